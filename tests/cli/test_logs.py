@@ -149,7 +149,7 @@ def test_a_flame_graph_shows_where_a_call_spends_its_time(ask: Run, talking: Loc
     [
         (("profile", "works", "--seconds", "0.1"), 1, "no call of your own of works ran in these 0.1 seconds"),
         (("profile", "--all"), 1, "--allow-remote-stacks"),
-        (("profile", "--output", "x.png"), 2, "x.png: the name of a profile ends with .svg or .txt"),
+        (("profile", "--output", "x.png"), 2, "x.png: the name of a profile must end in .svg or .txt"),
         (("profile", "--seconds", "61"), 2, "less than or equal to 60"),
         (("logs", "--where", "stage"), 2, "--where stage: expected FIELD=VALUE"),
         (("logs", "--lines", "2001"), 2, "less than or equal to 2000"),

@@ -42,7 +42,7 @@ class Batches:
         self._allowance_bytes = allowance_bytes
         # The batch that is arriving in parts, if there is one.
         self._parts: BatchParts | None = None
-        # The last message, if its body lies in memory that a receiver shares.
+        # The last message, if its body is in memory shared with a receiver; otherwise None.
         self._placed: PlacedMessage | None = None
 
     @property

@@ -111,7 +111,7 @@ class Service:
         self._act(DRAIN_ACTION)
 
     def stacks(self, worker: str) -> dict[str, str]:
-        """Return the Python stacks of a worker, or of all busy workers, by the worker's id.
+        """Return Python stacks by worker id: those of one worker, or of every busy worker.
 
         Raises FlightUnauthorizedError if the pool refuses.
         """

@@ -48,7 +48,7 @@ def empty_directory(path: str, *, within_seconds: float) -> bool:
 
 
 def _remove_level(root: int, deadline_seconds: float) -> tuple[int, int]:
-    """Return the number of entries that were removed or moved up, and the number of those that are left."""
+    """Return two counts: entries that were removed or moved up one level, and entries that remain."""
     removed = left = 0
     # Names for moved directories. They are random, so that no entry has them yet.
     names = map(f"{os.urandom(8).hex()}-{{}}".format, itertools.count())

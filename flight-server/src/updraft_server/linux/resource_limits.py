@@ -23,7 +23,7 @@ import contextlib
 import resource
 from collections.abc import Iterator
 
-# Reserve above the workers' limit for processes that send descriptors at the same time, some 250 each.
+# Headroom above the workers' limit. A process that sends file descriptors can have about 250 of them in flight.
 _RESERVE = 2048
 
 

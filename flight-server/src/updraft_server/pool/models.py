@@ -197,7 +197,7 @@ class RetiredZygote:
 
 
 class PooledModels:
-    """Model processes of all zygotes of a pool."""
+    """The model processes that all of a pool's zygotes have started."""
 
     def __init__(self, outputs: Outputs, on_fault: Callable[[], None]) -> None:
         """Prepare to track model processes; the arguments are those of `ZygoteModels`."""

@@ -247,7 +247,7 @@ class WorkersSupervisor(_WithWorkers):
             control.connect_both(self._zygotes.zygote_socket, self._front_call.control, 0)
 
     def _look_for_front(self) -> None:
-        """Connect to the front, or to its successor; no zygote runs before there is a front."""
+        """Connect to the front, or to the front that replaced it. A zygote starts only after that."""
         if self._clearing_deadline_seconds is not None:
             return
         if self._front_call.look() is News.LOST:

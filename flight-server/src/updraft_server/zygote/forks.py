@@ -133,7 +133,7 @@ class Forks:
         try:
             os.setsid()
             name_process(title)
-            # Daemons that functions start become children of the worker, which finds them at the end of an exchange.
+            # A daemon started by a function becomes a child of the worker, which finds it at the end of the exchange.
             adopt_orphans()
             no_core_dumps()
             for number in (signal.SIGINT, signal.SIGTERM):

@@ -33,8 +33,8 @@ _CLAIM_SECONDS = 10.0
 _MOST_SECONDS = 0.5
 # A function can have the kernel continue its stopped worker, so the zygote looks at stopped workers this often.
 _LOOK_SECONDS = 1.0
-# Time until the second look at a stopped worker that was found running. By then, a front that has continued the worker
-# itself has sent its notice (`updraft_server.pool.workers`).
+# Time until the zygote checks again, after it found a worker running that should be stopped. If the front has resumed
+# the worker, its notice has arrived by then (`updraft_server.pool.workers`).
 _SECOND_LOOK_SECONDS = 0.2
 
 

@@ -58,7 +58,7 @@ class OrcEncoder:
         """Check everything that can be checked without data; raises WriteOptionError."""
         check_orc(options)
         if compression_level(options.compression) is not None:
-            raise WriteOptionError("ORC has no compression levels here: send none")
+            raise WriteOptionError("compression levels are not supported for ORC: leave the level out")
         self._footer_entries = dict(footer)
         self._schema = stored_schema(schema)
         self._bloom_filters = self._bloom_filter_arguments(options)

@@ -31,7 +31,7 @@ _DAYS_OF_400_YEARS = 146_097
 _DAYS_FROM_MARCH_OF_YEAR_0 = 719_468
 # Arrow's division rounds towards zero, so shift dates by this many times 400 years. Then no date32 is negative.
 _SHIFTS = 15_000
-# 1900-01-01T00:00:00Z. Before this, the two calendars have different rules for some time zones.
+# 1900-01-01T00:00:00Z. Before this, the Julian and the Gregorian calendar of Java have different offsets in some zones.
 _FIRST_SAFE_SECOND = -2_208_988_800
 _UTC = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00")
 

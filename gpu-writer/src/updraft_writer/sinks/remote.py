@@ -75,7 +75,7 @@ class RemoteStorage:
         self._await_blocks(len(piece))
 
     def complete(self) -> None:
-        """Close the stream; raises OSError."""
+        """Close the stream. May raise OSError."""
         self._phase = _Phase.CLOSED
         self._stream.close()
 

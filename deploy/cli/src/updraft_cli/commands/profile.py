@@ -39,7 +39,7 @@ class ProfileCommand(ViewOptions):
     @classmethod
     def _has_a_format(cls, path: Path) -> Path:
         if path.suffix not in (".svg", ".txt"):
-            raise ValueError(f"{path}: the name of a profile ends with .svg or .txt")
+            raise ValueError(f"{path}: the name of a profile must end in .svg or .txt")
         return path
 
     def cli_cmd(self) -> None:

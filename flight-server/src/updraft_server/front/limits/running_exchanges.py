@@ -292,7 +292,7 @@ class RunningExchanges:
             unused[index].relay.end(_worker_is_needed())
 
     async def _look_at_workers(self) -> None:
-        # Workers that passed a message since the previous check need not be measured.
+        # A worker that has sent or received a message since the previous check need not be measured.
         still = {watched for watched in self._watched if self._is_still(watched)}
         usage = await self._pool.measure([watched.relay.worker for watched in still]) if still else {}
         for watched in self._watched:

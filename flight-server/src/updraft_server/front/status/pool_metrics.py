@@ -75,7 +75,7 @@ def watch_pool(metrics: Metrics, pool: WorkerPool, *, wanted_workers: int) -> No
         "updraft_healing_seconds", "Time from the loss of a worker until all are warm again."
     )
     healing = HealingTime(wanted_workers, healing_seconds.observe)
-    # Fresh workers count too: a fresh worker takes the place of a lost worker, and then needs a replacement itself.
+    # Fresh workers count too: when one takes over from a lost worker, another fresh worker has to be started.
     pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy + pool.fresh))
 
 

@@ -77,7 +77,7 @@ class Connection:
 
     @property
     def events(self) -> int:
-        """Poll events to wait for. poll always reports a hang-up of the worker."""
+        """Mask of the events to wait for. It need not name hang-ups, which `poll` always reports."""
         reading = 0 if self.is_answering or self._waits_for_room() else select.POLLIN
         return reading | (select.POLLOUT if self._unsent else 0)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call of a model: joins the rows of several requests, and gives each request its own results or error."""
+"""A single model call: it joins the rows of several requests and gives each request its own results or error."""
 
 import contextlib
 from collections.abc import Iterator, Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Address of a service, in the form of the connector's settings (`io.updraft.client.Endpoint`)."""
+"""Address of a service, in the format that the connector's settings use (`io.updraft.client.Endpoint`)."""
 
 import enum
 from dataclasses import dataclass

@@ -39,7 +39,7 @@ class Profile:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Self:
-        """Return the profile in a pool's answer."""
+        """Return the profile in a pool's response."""
         return cls(float(answer["seconds"]), int(answer["samples"]), dict(answer["stacks"]))
 
     @property

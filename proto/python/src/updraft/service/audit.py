@@ -146,7 +146,7 @@ class CallRecord:
 
     @property
     def is_kept(self) -> bool:
-        """Whether this call is recorded; if not, skip facts that are costly to find out."""
+        """Whether this call is recorded; if not, skip facts that are expensive to compute."""
         return self._audit is not None
 
     def describe(self, **facts: Fact) -> None:

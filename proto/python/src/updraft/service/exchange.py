@@ -74,7 +74,10 @@ class IdentifiedCall(Call, Protocol):
     """Call whose caller can be identified again after the call has waited."""
 
     async def identity_now(self) -> Identity:
-        """Check the caller's credentials with the current files; return its identity or raise UnauthenticatedError."""
+        """Check the caller's credentials against the current files, and return the caller's identity.
+
+        Raises UnauthenticatedError.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,8 @@ class Issuer(Table):
         for pattern, tenant in self.tenants_of_subjects.items():
             if pattern == ANY_TENANT or ANY_TENANT in pattern[:-1]:
                 raise ValueError(
-                    f"the issuer {self.name!r} has the subject {pattern!r}: expected a subject, or its beginning and *"
+                    f"the issuer {self.name!r} has the subject {pattern!r}:"
+                    " expected a subject, or a prefix followed by *"
                 )
             if tenant == ANY_TENANT or (tenant not in self.tenants and ANY_TENANT not in self.tenants):
                 raise ValueError(f"the issuer {self.name!r} gives {pattern!r} a tenant that is not in its tenants")

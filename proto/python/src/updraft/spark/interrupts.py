@@ -252,7 +252,7 @@ def _run_in_thread(task: Callable[[], None]) -> None:
 
     thread = threading.Thread(target=run, name="updraft-interrupt", daemon=True)
     thread.start()
-    # Without a bound, a JVM that hangs could not even be left with Ctrl-C.
+    # Without a timeout, Ctrl-C could not end this process while the JVM hangs.
     thread.join(_CANCEL_TIMEOUT_SECONDS)
     for failure in failures:
         raise failure

@@ -299,7 +299,7 @@ abstract class CallCore {
     }
   }
 
-  /** Return why the last call left its pod. */
+  /** Return why the client moved the last call to another pod. */
   final Replicas.Departure departure() {
     return departure;
   }

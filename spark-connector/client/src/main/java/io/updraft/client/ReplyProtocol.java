@@ -67,7 +67,7 @@ final class ReplyProtocol implements AutoCloseable {
   private static final String AFTER_THE_LAST = "the pool sent a message after its last one";
   private static final String UNNUMBERED = "the pool sent Arrow data without a sequence number";
 
-  /** Source of the bodies that are in a segment. */
+  /** Supplier of message bodies that are in a segment. */
   @FunctionalInterface
   interface SegmentBodies {
     /** Return a copy of a body, which the caller closes. */

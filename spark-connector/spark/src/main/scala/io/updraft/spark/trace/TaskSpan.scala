@@ -9,8 +9,8 @@ import io.updraft.client.{ClientOptions, Endpoint, ExchangeException}
 import io.updraft.proto.v1.TaskIdentity
 import io.updraft.spark.config.ConnectionSettings
 
-/** Trace span of one exchange or file of a task. Used by the task's thread. While tracing is off,
-  * the span does nothing, and no OpenTelemetry class is loaded.
+/** Trace span for one exchange with a pool, or one file of a writer. Only the task's thread uses
+  * it. While tracing is off, it does nothing and loads no OpenTelemetry class.
   */
 trait TaskSpan {
 

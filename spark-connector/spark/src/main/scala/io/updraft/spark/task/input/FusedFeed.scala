@@ -26,7 +26,7 @@ final class RowSink(columns: Array[ColumnBuilder], files: InputFiles) {
   private[this] var firstFile: AnyRef = _
   private[this] var later = Seq.newBuilder[LaterFile]
 
-  /** Return a column, whose method `put` takes the values of a row. */
+  /** Return a column. Its method `put` is called once for each row, with that row's value. */
   def column(index: Int): ColumnBuilder = columns(index)
 
   /** End a row: each column has its value. Return whether the sink pauses. */
