@@ -172,8 +172,9 @@ class SessionRunner:
             outcome = run_main(load_module(name), ByteStream(connections, RUNNER))
             if exchange.failure is not None:
                 raise exchange.failure
-            if outcome.error is not None:
-                error = self._reported.error or outcome.error
+            # PySpark's worker also exits if the function has not read all of its input. That is no failure.
+            error = self._reported.error or outcome.error
+            if error is not None and not isinstance(error, SystemExit):
                 raise UserError(whole_message(error), exception_class=qualified_name(error)) from None
         connections.finish(outcome.unread_bytes)
         return exchange_pb2.Report()

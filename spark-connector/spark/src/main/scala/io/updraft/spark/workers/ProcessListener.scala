@@ -41,7 +41,7 @@ private[workers] final class ProcessListener(layout: StreamLayout) extends Loggi
       val socket = listener.accept()
       DaemonThread.start("updraft-python-process")(serve(socket)): Unit
     } catch {
-      case e: IOException =>
+      case e @ (_: IOException | _: OutOfMemoryError) =>
         logWarning("A process that Spark has started for Python cannot connect", e)
         Thread.sleep(ProcessListener.PauseMilliseconds)
     }

@@ -18,6 +18,17 @@ private[workers] final class UnreadBytes extends AutoCloseable {
   private var sentBytes = 0L
   private var readBytes = 0L
 
+  /** Count of bytes that went to the worker before it wrote its last output. */
+  private var sentBeforeOutput = 0L
+
+  /** Note that output of the worker is about to go to Spark. */
+  def markOutput(): Unit = synchronized { sentBeforeOutput = sentBytes }
+
+  /** Return whether the worker has read everything that was sent before its last output. Only later
+    * bytes can belong to the next task, which Spark begins after that output.
+    */
+  def isReadThroughLastOutput: Boolean = synchronized(readBytes >= sentBeforeOutput)
+
   /** Return how many bytes the runner is ahead of the worker. */
   def ahead: Long = synchronized(sentBytes - readBytes)
 

@@ -49,7 +49,7 @@ private[workers] final class WorkerDaemon(
       DaemonThread.start("updraft-worker")(serve(channel)): Unit
     } catch {
       case _: ClosedChannelException =>
-      case e: IOException =>
+      case e @ (_: IOException | _: OutOfMemoryError) =>
         logWarning("Spark cannot connect to the daemon of its Python workers", e)
         Thread.sleep(WorkerDaemon.PauseMilliseconds)
     }
@@ -70,9 +70,10 @@ private[workers] final class WorkerDaemon(
     try {
       val idle = WorkerDaemon.idleProcess()
       try tunnel(channel, idle)
-      finally idle.destroyForcibly(): Unit
+      catch {
+        case e: IOException => logDebug(s"a connection of Spark to the daemon has ended: $e")
+      } finally idle.destroyForcibly(): Unit
     } catch {
-      case e: IOException => logDebug(s"a connection of Spark to the daemon has ended: $e")
       case NonFatal(e) =>
         logWarning("A Python worker of Spark could not be started on the pool", e)
     } finally channel.close()
@@ -83,6 +84,7 @@ private[workers] final class WorkerDaemon(
     if (socket.isEmpty) handshake.check(process.secret)
     val tunnel = new WorkerTunnel(new LoopbackConnection(channel), idle.pid(), process, layout)
     workers.put(idle.pid(), tunnel): Unit
+    if (!listener.isOpen) tunnel.kill()
     idle.onExit().thenRun(() => tunnel.kill())
     try tunnel.run()
     finally workers.remove(idle.pid()): Unit

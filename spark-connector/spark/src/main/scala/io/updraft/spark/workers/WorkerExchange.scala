@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.workers
 
-import java.io.IOException
+import java.io.{EOFException, IOException}
 import java.nio.ByteBuffer
 import java.nio.channels.ClosedSelectorException
 
+import scala.util.Using
 import scala.util.control.NonFatal
 
 import org.apache.arrow.memory.ArrowBuf
@@ -22,8 +23,13 @@ private[workers] object WorkerEnd {
   /** The worker's `main()` returned. The worker may serve Spark again. */
   case object Returned extends WorkerEnd
 
-  /** The worker's `main()` raised an exception, and has reported it to Spark. */
-  case object Raised extends WorkerEnd
+  /** The worker's `main()` returned, but has not read all that Spark had sent to it. What follows
+    * on the connection cannot be told from the start of a task.
+    */
+  case object ReturnedEarly extends WorkerEnd
+
+  /** The worker's `main()` raised an exception, and has reported it to Spark if it could. */
+  final case class Raised(error: Throwable) extends WorkerEnd
 
   /** Spark has closed its connection to the worker. */
   case object HungUp extends WorkerEnd
@@ -59,22 +65,39 @@ private[workers] final class WorkerExchange(
   def carry(header: WorkerHeader): WorkerEnd = {
     replies = DaemonThread.start("updraft-worker-replies")(receive())
     send(header.bytes)
-    if (header.hasLateService) {
+    var isOpen = !header.hasLateService || sendLateService()
+    while (isOpen && waitForReader()) isOpen = forward()
+    if (!isOpen) cancel("Spark has closed the connection to its worker")
+    outcome()
+  }
+
+  /** Read the address of a service that follows the header, and send it. Return false if Spark has
+    * hung up.
+    */
+  private def sendLateService(): Boolean =
+    try {
       val late = new HeaderCopy(runner.stream(isSending))
       services.add(WorkerHeader.service(late))
       send(late.bytes)
-    }
-    var isOpen = true
-    while (isOpen && waitForReader()) isOpen = forward()
-    if (isOpen) outcome()
-    else {
-      cancel("Spark has closed the connection to its worker")
-      WorkerEnd.HungUp
-    }
+      true
+    } catch { case _: EOFException => !isSending }
+
+  /** Cancel the exchange because Spark no longer wants it, from any thread. */
+  def cancel(reason: String): Unit = {
+    // First, so that the thread of the replies does not take the cancelled exchange for a failure.
+    finish(WorkerEnd.HungUp)
+    exchange.cancel(reason)
+    services.close()
   }
 
-  /** Cancel the exchange, from any thread. */
-  def cancel(reason: String): Unit = exchange.cancel(reason)
+  /** Record the end, unless there is one, and wake all threads. */
+  private def finish(ended: => WorkerEnd): Unit = {
+    sending.synchronized {
+      if (end.isEmpty) end = Some(ended)
+      sending.notifyAll()
+    }
+    runner.wake()
+  }
 
   private def isSending: Boolean = sending.synchronized(!hasReturned && end.isEmpty)
 
@@ -96,11 +119,22 @@ private[workers] final class WorkerExchange(
       catch { case NonFatal(e) => piece.close(); throw e }
     if (count <= 0) piece.close()
     else {
-      piece.writerIndex(count.toLong): Unit
       pieceBytes = WorkerExchange.pieceBytesAfter(count)
-      sendOrKeep(piece)
+      sendOrKeep(fitted(piece, count))
     }
     count >= 0
+  }
+
+  /** Return a piece with `count` bytes. A small one is copied, because it is kept for long. */
+  private def fitted(piece: ArrowBuf, count: Int): ArrowBuf = {
+    piece.writerIndex(count.toLong): Unit
+    if (count > piece.capacity() / 2) piece
+    else
+      Using.resource(piece) { large =>
+        val small = SparkInternals.allocator.buffer(count.toLong)
+        small.setBytes(0, large, 0, count.toLong): Unit
+        small.writerIndex(count.toLong)
+      }
   }
 
   private def send(bytes: Array[Byte]): Unit =
@@ -136,9 +170,6 @@ private[workers] final class WorkerExchange(
       try
         exchange.sendBesideTake(StreamBatches.of(connection, piece, SparkInternals.allocator), 1)
       catch { case e: ExchangeException => logDebug(s"the exchange has failed: $e") }
-      // Another sender may have waited for the room that this thread found. Only a sender that looks
-      // again is told of the next room.
-      sending.notifyAll()
       true
     } else {
       piece.close()
@@ -151,10 +182,13 @@ private[workers] final class WorkerExchange(
     * exchange has ended.
     */
   private def waitForReader(): Boolean =
-    waitWhile(!exchange.hasRoom || unread.ahead >= WorkerExchange.MostAheadBytes)
+    waitWhile(unread.ahead >= WorkerExchange.MostAheadBytes || !exchange.hasRoom)
 
   private def waitWhile(condition: => Boolean): Boolean = sending.synchronized {
     while (isSending && condition) sending.wait()
+    // Another sender may wait for the room that this thread has found. The exchange tells of the next
+    // room only those that have looked again.
+    sending.notifyAll()
     isSending
   }
 
@@ -176,7 +210,7 @@ private[workers] final class WorkerExchange(
           )
         )
       } catch {
-        case e: ExchangeException if e.kind() == ErrorKind.ERROR_KIND_USER => WorkerEnd.Raised
+        case e: ExchangeException if e.kind() == ErrorKind.ERROR_KIND_USER => WorkerEnd.Raised(e)
         case e: RunnerException =>
           exchange.cancel(e.getMessage)
           WorkerEnd.HungUp
@@ -184,13 +218,12 @@ private[workers] final class WorkerExchange(
           exchange.cancel(s"the client failed: $e")
           WorkerEnd.Failed(e)
       }
-    sending.synchronized {
-      // What happens after the worker's end does not concern Spark.
-      end = Some(if (hasReturned) WorkerEnd.Returned else ended)
-      sending.notifyAll()
-    }
-    runner.wake()
+    // What happens after the worker's end does not concern Spark.
+    finish(if (hasReturned) returned else ended)
   }
+
+  private def returned: WorkerEnd =
+    if (unread.isReadThroughLastOutput) WorkerEnd.Returned else WorkerEnd.ReturnedEarly
 
   private def accept(piece: Piece): Unit = {
     unread.readThrough(piece.readBytes)
@@ -203,6 +236,7 @@ private[workers] final class WorkerExchange(
   private def acceptOutput(data: ByteBuffer): Unit =
     if (data.hasRemaining) {
       hasOutput = true
+      unread.markOutput()
       try runner.write(data)
       catch {
         case e @ (_: IOException | _: ClosedSelectorException) => throw new RunnerException(e)
@@ -218,8 +252,7 @@ private[workers] final class WorkerExchange(
 
   /** Cancel what has not ended and release everything. Idempotent. */
   override def close(): Unit = {
-    exchange.cancel("the worker has ended")
-    services.close()
+    cancel("the worker has ended")
     // The thread ends soon: it waits for the exchange, or for Spark to read or hang up.
     if (replies != null) replies.join(WorkerExchange.JoinMilliseconds)
     exchange.close()

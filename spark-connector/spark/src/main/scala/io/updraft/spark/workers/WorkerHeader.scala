@@ -5,6 +5,7 @@ import java.io.{ByteArrayInputStream, InputStream}
 
 import scala.jdk.CollectionConverters._
 
+import com.fasterxml.jackson.core.JsonProcessingException
 import com.fasterxml.jackson.databind.ObjectMapper
 import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.updraft.SparkInternals
@@ -128,7 +129,12 @@ object WorkerHeader {
   }
 
   private def jsonTask(copy: HeaderCopy): (WorkerTask, Services) = {
-    val root = json.readTree(copy.readText()).asInstanceOf[ObjectNode]
+    val root =
+      try json.readTree(copy.readText()).asInstanceOf[ObjectNode]
+      catch {
+        case e @ (_: JsonProcessingException | _: ClassCastException) =>
+          throw new NotPySparkException(s"its task is not JSON: $e")
+      }
     val secret = Option(root.get("secret")).filterNot(_.isNull).map(_.asText())
     if (secret.nonEmpty) root.put("secret", ""): Unit
     val stated = root.get("localProperties").properties().asScala

@@ -168,6 +168,11 @@ private[workers] object WorkerRequests {
   */
 private final class KeptBroadcast(id: Long, origin: File) extends AutoCloseable {
   private val role = ArtifactRole.Broadcast(id)
+  if (!SparkInternals.isInLocalDirectories(origin)) {
+    throw new IllegalArgumentException(
+      s"broadcast variable $id is said to be in $origin, which is not in Spark's local directories"
+    )
+  }
   private val measured = Measured.of(ArtifactFile(role, origin, isEncrypted = false))
   private val kept = {
     val file = SparkInternals.temporaryFile("broadcast", "")

@@ -61,7 +61,8 @@ private[workers] final class WorkerTunnel(
     val header =
       try WorkerHeader.read(process.workerModule, runner.stream(), layout)
       catch {
-        case e @ (_: NotPySparkException | _: UnsupportedOperationException) => return fail(e)
+        case e: IOException => throw e
+        case NonFatal(e) => return fail(e)
       }
     val worker =
       try new WorkerExchange(open(header), runner, new HostServices(process, header.services))
@@ -76,7 +77,12 @@ private[workers] final class WorkerTunnel(
     end match {
       case WorkerEnd.Returned => true
       case WorkerEnd.HungUp => false
-      case WorkerEnd.Raised =>
+      case WorkerEnd.ReturnedEarly =>
+        runner.end()
+        false
+      case WorkerEnd.Raised(e) if !worker.hasOutput => fail(e)
+      case WorkerEnd.Raised(e) =>
+        logInfo(s"The module ${process.workerModule} on the pool has raised an exception: $e")
         runner.end()
         false
       case WorkerEnd.Failed(e) => fail(e, worker.hasOutput)

@@ -161,6 +161,15 @@ object SparkInternals {
   def decrypted(stream: InputStream): InputStream =
     SparkEnv.get.serializerManager.wrapForEncryption(stream)
 
+  /** Return whether a file is in a directory that Spark has made for data of this process. */
+  def isInLocalDirectories(file: File): Boolean = {
+    val env = SparkEnv.get
+    val path = file.getCanonicalFile.toPath
+    (env.blockManager.diskBlockManager.localDirs.toSeq ++
+      Utils.getOrCreateLocalRootDirs(env.conf).map(new File(_)))
+      .exists(directory => path.startsWith(directory.getCanonicalFile.toPath))
+  }
+
   /** Create a file that is deleted when this process ends. */
   def temporaryFile(prefix: String, suffix: String): File =
     File.createTempFile(prefix, suffix, temporaryDirectory)

@@ -8,11 +8,14 @@ import java.nio.charset.StandardCharsets.UTF_8
 import java.util.concurrent.LinkedBlockingQueue
 import java.util.concurrent.TimeUnit.SECONDS
 
+import scala.util.Using
+
+import org.apache.spark.sql.updraft.SparkInternals
 import org.scalatest.funsuite.AnyFunSuite
 
 /** Connections of a worker to services of this process, and the processes that stand for workers.
   */
-class HostServicesSuite extends AnyFunSuite {
+class WorkerRulesSuite extends AnyFunSuite {
 
   private val process = LaunchedProcess(1, Seq("-m", "pyspark.daemon", "pyspark.worker"), Map.empty)
 
@@ -88,11 +91,36 @@ class HostServicesSuite extends AnyFunSuite {
     intercept[IOException](read("secret", "no number"))
   }
 
+  private def piece(size: Int) = {
+    val buffer = SparkInternals.allocator.buffer(size.toLong)
+    buffer.setBytes(0, Array.tabulate(size)(_.toByte))
+    buffer.writerIndex(size.toLong)
+  }
+
   test("a worker cannot report more, or less, than it can have read") {
     val unread = new UnreadBytes
     intercept[IllegalStateException](unread.readThrough(1))
-    unread.readThrough(0)
-    intercept[IllegalStateException](unread.readThrough(-1))
+    Using.resource(piece(10))(unread.add)
+    unread.readThrough(4)
+    intercept[IllegalStateException](unread.readThrough(3))
+    intercept[IllegalStateException](unread.readThrough(11))
     unread.close()
+    assert(SparkInternals.allocator.getAllocatedMemory == 0)
+  }
+
+  test("the runner's next task gets the bytes that the worker has not read") {
+    val unread = new UnreadBytes
+    Using.resource(piece(10))(unread.add)
+    unread.markOutput()
+    Using.resource(piece(5))(unread.add)
+    unread.readThrough(8)
+    assert(!unread.isReadThroughLastOutput)
+    unread.readThrough(12)
+    assert(unread.isReadThroughLastOutput)
+    val rest = new Array[Byte](3)
+    unread.rest.get(rest): Unit
+    assert(rest.toSeq == Seq[Byte](2, 3, 4))
+    unread.close()
+    assert(SparkInternals.allocator.getAllocatedMemory == 0)
   }
 }
