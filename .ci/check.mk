@@ -16,8 +16,8 @@ STAGE_MAKE = $(MAKE) --no-print-directory --keep-going
 .PHONY: run-check run-check-all print-summary
 run-check:
 	@rm -rf $(REPORTS) $(CONNECTOR)/*/target/*/*-reports && mkdir -p $(NOTES)
-	@# A query waits as much as it works, and what is killed has to be waited for: four stages keep two processors busy.
-	@+$(STAGE_MAKE) --jobs=4 --output-sync=target run-build-and-second $(addprefix passed-,$(FIRST)) || true
+	@# A query waits as much as it works, and what is killed has to be waited for: three stages keep two processors busy.
+	@+$(STAGE_MAKE) --jobs=3 --output-sync=target run-build-and-second $(addprefix passed-,$(FIRST)) || true
 	@$(SUMMARY) $(STAGES)
 
 # Beside the stages of FIRST. Those of SECOND begin when BUILD has ended, even if it has failed: they build what they use.
