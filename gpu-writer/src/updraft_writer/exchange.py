@@ -119,11 +119,14 @@ class WriteExchange:
         finally:
             for task in (receiving, *helpers):
                 task.cancel()
-            await asyncio.gather(receiving, *helpers, return_exceptions=True)
-            self._let_go_of_batch(receiving)
-            self.call.expect_bodies(())
-            while self._credit:
-                self._credit.popleft().release()
+            try:
+                await asyncio.gather(receiving, *helpers, return_exceptions=True)
+            finally:
+                # Also after a second cancellation: a deadline and a client that hangs up may both cancel.
+                self._let_go_of_batch(receiving)
+                self.call.expect_bodies(())
+                while self._credit:
+                    self._credit.popleft().release()
         # Await nothing after this: the outcome of the exchange has to be the outcome of the file.
         return await self.file.finish()
 

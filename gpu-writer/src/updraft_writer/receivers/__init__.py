@@ -9,8 +9,8 @@ most one message for each call.
 `process` and `receiver` run in a receiver. `relay`, `receivers` and `shared_memory` run in the writer's process.
 """
 
-LEAST_CORES = 8
-"""Cores from which a writer has receivers. On fewer cores, one process keeps up with the encoders."""
+LEAST_CORES = 16
+"""Cores from which a writer has receivers. One process was seen to be the limit on 16 cores."""
 LEAST_RECEIVERS = 2
 MOST_RECEIVERS = 8
 _CORES_FOR_A_RECEIVER = 4

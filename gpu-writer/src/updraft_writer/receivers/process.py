@@ -5,6 +5,7 @@ import asyncio
 import ctypes
 import mmap
 import os
+import signal
 import socket
 
 from updraft.service.allocator import return_freed_memory
@@ -34,6 +35,9 @@ async def _serve(settings: ServeSettings, start_up: StartUp, address: int, heart
 def main() -> None:
     """Receive until the writer's process says stop, or is gone."""
     follow_parent()
+    # A signal to the whole process group means that the writer drains. It tells receivers when to stop.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     keep_few_capabilities()
     return_freed_memory()
     import uvloop

@@ -17,10 +17,11 @@ from contextlib import suppress
 import pyarrow as pa
 
 from updraft.arrow_decoder import encapsulated_prefix
+from updraft_writer.receivers.ranges import Ranges
 
-# Ranges are multiples of this. Together with the room for a header it has to be less than a body in shared memory: a
-# reservation covers twice the body.
-_UNIT_BYTES = 16 << 10
+# Ranges are multiples of this, and of a page, because only whole pages go back to the system. Together with the room
+# for a header it has to be less than a body in shared memory: a reservation covers twice the body.
+_UNIT_BYTES = max(16 << 10, mmap.PAGESIZE)
 # Room before a body for Arrow's header. Headers of a hundred columns fit; longer ones cost a copy of the body.
 _HEADER_ROOM_BYTES = 8 << 10
 _TRIM_SECONDS = 0.02
@@ -45,9 +46,10 @@ class SharedMemory:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._mapping))
         self._room_bytes = room_bytes
         self._loop = asyncio.get_running_loop()
-        # Ranges by offset, with their sizes. Idle ranges have pages, empty ranges have none.
-        self._idle: dict[int, int] = {}
-        self._empty: dict[int, int] = {0: self._size_bytes}
+        # Idle ranges have pages, empty ranges have none.
+        self._idle = Ranges()
+        self._empty = Ranges()
+        self._empty.add(0, self._size_bytes)
         self.used_bytes = 0
         """Bytes of all ranges in use."""
         self.idle_bytes = 0
@@ -61,16 +63,16 @@ class SharedMemory:
     def take(self, body_bytes: int) -> "Block | None":
         """Return a block for a body of this size, which comes back by itself. None if there is no gap."""
         size = _rounded(_HEADER_ROOM_BYTES + body_bytes)
-        offset = self._cut(self._idle, size)
+        offset = self._idle.cut(size)
         if offset is not None:
             self.idle_bytes -= size
             self._spare_bytes = min(self._spare_bytes, self.idle_bytes)
         else:
             self._trim()
-            offset = self._cut(self._empty, size)
+            offset = self._empty.cut(size)
         if offset is None:
             self._drop(self.idle_bytes)
-            offset = self._cut(self._empty, size)
+            offset = self._empty.cut(size)
         if offset is None:
             return None
         self.used_bytes += size
@@ -108,32 +110,15 @@ class SharedMemory:
     def _take_back(self, offset: int, size: int) -> None:
         self.used_bytes -= size
         self.idle_bytes += size
-        _merge(self._idle, offset, size)
+        self._idle.add(offset, size)
         self.trim()
 
-    @staticmethod
-    def _cut(ranges: dict[int, int], size: int) -> int | None:
-        """Cut a range of this size off the first range that is large enough; return its offset."""
-        offset = min((offset for offset, found in ranges.items() if found >= size), default=None)
-        if offset is None:
-            return None
-        found = ranges.pop(offset)
-        if found > size:
-            ranges[offset + size] = found - size
-        return offset
-
     def _drop(self, wanted_bytes: int) -> None:
-        """Return the pages of idle ranges, the last first, until at least this many bytes are gone."""
-        for offset, size in sorted(self._idle.items(), reverse=True):
-            if wanted_bytes <= 0:
-                break
-            dropped = min(size, _rounded(wanted_bytes))
-            del self._idle[offset]
-            if dropped < size:
-                self._idle[offset] = size - dropped
-            start = offset + size - dropped
+        """Return the pages of idle ranges, the largest first, until at least this many bytes are gone."""
+        while wanted_bytes > 0 and (found := self._idle.cut_largest(_rounded(wanted_bytes))) is not None:
+            start, dropped = found
             self._mapping.madvise(mmap.MADV_REMOVE, start, dropped)
-            _merge(self._empty, start, dropped)
+            self._empty.add(start, dropped)
             self.idle_bytes -= dropped
             wanted_bytes -= dropped
         self._spare_bytes = min(self._spare_bytes, self.idle_bytes)
@@ -191,14 +176,3 @@ class PlacedMessage(bytes):
 
 def _rounded(size_bytes: int) -> int:
     return -(-size_bytes // _UNIT_BYTES) * _UNIT_BYTES
-
-
-def _merge(ranges: dict[int, int], offset: int, size: int) -> None:
-    """Add a range, joined with the ranges beside it."""
-    if (after := ranges.pop(offset + size, None)) is not None:
-        size += after
-    for before, found in ranges.items():
-        if before + found == offset:
-            ranges[before] = found + size
-            return
-    ranges[offset] = size
