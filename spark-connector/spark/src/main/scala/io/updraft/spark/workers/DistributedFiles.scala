@@ -17,7 +17,7 @@ private[spark] object DistributedFiles {
     def answer(context: SparkContext): Array[String] = SessionFiles.names(context, session).toArray
   }
 
-  @volatile private var ask: Question => Array[String] = _ =>
+  @volatile private var ask: Question => Array[String] = (_: Question) =>
     throw new IllegalStateException("the plugin of the connector has not started")
 
   /** Use this way to the driver from now on. */
