@@ -259,7 +259,7 @@ def name_itself() -> None:
 
 
 def processes_that_stay() -> list[str]:
-    """Those left behind that live on. The pool kills them, and lends other workers meanwhile.
+    """Return the processes left behind that stay alive. The pool kills them while it lends other workers.
 
     Where it has no PID namespaces, owners who work at the same time see each other's processes anyway.
     """
@@ -272,7 +272,7 @@ def processes_that_stay() -> list[str]:
 
 
 def processes_left_behind() -> list[str]:
-    """Processes that carry the name, by their own account."""
+    """Return the processes whose name or command line has the mark."""
     import os
 
     found = []

@@ -55,6 +55,7 @@ def main(endpoint: str, directory: Path) -> dict[str, Any]:
     job.start()
     while not context.statusTracker().getActiveJobsIds():
         time.sleep(0.1)
+    # By now, the pool has taken as much input as it takes ahead of the function.
     time.sleep(3)
     context.cancelAllJobs()
     job.join(_SLEEP_SECONDS / 2)

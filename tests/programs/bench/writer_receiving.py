@@ -88,7 +88,7 @@ def main() -> None:
 
 
 class _Client:
-    """Process that writes files when it is told to."""
+    """Client process that writes files on request."""
 
     def __init__(self, folder: Path, number: int) -> None:
         context = multiprocessing.get_context("spawn")

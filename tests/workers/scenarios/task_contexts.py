@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task knows about itself."""
+"""TaskContext and other facts that a task can ask for."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import NoReturn
 
 import pyarrow as pa
@@ -57,6 +57,12 @@ class Client:
 def batch(pieces: Sequence[Piece]) -> pa.RecordBatch:
     rows = [{"connection": number, "data": data, "read": 0} for number, data in pieces]
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+def module_of(main: Callable[..., None]) -> ModuleType:
+    module = ModuleType("worker")
+    vars(module)["main"] = main
+    return module
 
 
 def runner(client: Client) -> ByteStream:
@@ -115,7 +121,7 @@ def test_the_end_tells_exactly_what_was_read() -> None:
     def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
         outfile.write(infile.read(5))
 
-    outcome = run_main(SimpleNamespace(main=main), stream)  # type: ignore[arg-type]
+    outcome = run_main(module_of(main), stream)
     assert outcome.error is None
     connections.finish(outcome.unread_bytes)
     assert client.got == [(RUNNER, b"task1", 0), (RUNNER, b"", 5)]
@@ -129,7 +135,7 @@ def test_a_module_that_raises_has_sent_its_output_first() -> None:
         outfile.write(b"traceback")
         raise SystemExit(-1)
 
-    outcome = run_main(SimpleNamespace(main=main), runner(client))  # type: ignore[arg-type]
+    outcome = run_main(module_of(main), runner(client))
     assert isinstance(outcome.error, SystemExit)
     assert client.pieces == [(RUNNER, b"traceback")]
 

@@ -236,7 +236,7 @@ def _narrowed_column(column: Any, described: DeviceColumn, stream: Any) -> Any:
     first = 0 if pa.types.is_struct(described.data_type) else _VALUES
     for index, child in enumerate(described.children, start=first):
         children[index] = _narrowed_column(children[index], child, stream)
-    # The same column, whose buffers are not copied, with other children.
+    # Build the column again with the new children. Its buffers are not copied.
     mask, nulls = column.null_mask(), column.null_count()
     return plc.Column(column.type(), column.size(), column.data(), mask, nulls, column.offset(), children)
 

@@ -61,7 +61,7 @@ class SharedMemory:
         self._spare_bytes = 0
 
     def take(self, body_bytes: int) -> "Block | None":
-        """Return a block for a body of this size, which comes back by itself. None if there is no gap."""
+        """Return a block for a body of this size, or None if there is no gap. It is freed with its last reference."""
         size = _rounded(_HEADER_ROOM_BYTES + body_bytes)
         offset = self._idle.cut(size)
         if offset is not None:

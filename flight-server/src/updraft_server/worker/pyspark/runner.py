@@ -172,7 +172,7 @@ class SessionRunner:
             outcome = run_main(load_module(name), ByteStream(connections, RUNNER))
             if exchange.failure is not None:
                 raise exchange.failure
-            # PySpark's worker also exits if the function has not read all of its input. That is no failure.
+            # PySpark's worker also exits when the function has not read all of its input, which is not a failure.
             error = self._reported.error or outcome.error
             if error is not None and not isinstance(error, SystemExit):
                 raise UserError(whole_message(error), exception_class=qualified_name(error)) from None

@@ -218,7 +218,7 @@ private[workers] final class WorkerExchange(
           exchange.cancel(s"the client failed: $e")
           WorkerEnd.Failed(e)
       }
-    // What happens after the worker's end does not concern Spark.
+    // Spark has its output already, so later failures no longer matter to it.
     finish(if (hasReturned) returned else ended)
   }
 
