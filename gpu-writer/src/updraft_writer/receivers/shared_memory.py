@@ -3,7 +3,7 @@
 
 The writer's process hands out ranges for batches that have credit, so their reservations cover the memory. Arrow reads
 a batch where the receiver has put it. A range comes back once nothing refers to its batch. Pages that have been used
-stay for the next batch, because a copy onto fresh shared pages costs ten times as much. They stay within the unused
+stay for the next batch, because a copy onto fresh shared pages costs far more CPU time. They stay within the unused
 quota, and only as long as batches use them from time to time.
 """
 
