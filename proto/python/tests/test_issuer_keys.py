@@ -29,6 +29,19 @@ KEY, OTHER = Key("one"), Key("two")
 _HANG_SECONDS = 60
 
 
+def _only_source(authenticator: Authenticator) -> UrlKeys:
+    assert authenticator._issued is not None
+    (source,) = authenticator._issued._sources.values()
+    assert isinstance(source, UrlKeys)
+    return source
+
+
+def _await_fetch(keys: UrlKeys) -> None:
+    """Wait until no fetch runs: its keys can be used shortly before it ends, and until then no other begins."""
+    if (running := keys._running) is not None:
+        running.result(_HANG_SECONDS)
+
+
 class Published:
     """A URL's content, the clock, and how often it was fetched."""
 
@@ -47,9 +60,7 @@ class Published:
     def look(self) -> list[str | None]:
         """Refreshes and waits; the ids of the keys that are then known."""
         self.keys.refresh()
-        running = self.keys._running
-        if running is not None:
-            running.result(_HANG_SECONDS)
+        _await_fetch(self.keys)
         return [key.kid for key in self.keys.current or ()]
 
 
@@ -252,6 +263,7 @@ async def test_a_call_waits_for_keys_that_were_not_fetched_yet(tmp_path: Path, m
         # Its first call comes before the first answer; so do others.
         calls = (authenticator.identify(f"Bearer {KEY.token(sub=str(number))}") for number in range(8))
         assert {identity.tenant for identity in await asyncio.gather(*calls)} == {"a"}
+        _await_fetch(_only_source(authenticator))
         monkeypatch.setattr(issuer_keys, "PAUSE_SECONDS", 0.0)
         site.content = key_set(OTHER)
         assert (await authenticator.identify(f"Bearer {OTHER.token()}")).tenant == "a"
@@ -269,16 +281,13 @@ async def test_a_key_that_is_withdrawn_counts_for_half_a_minute_unless_its_issue
         path.write_text(entry(f'keys_url = "{url}"', keys_refresh_seconds=10))
         authenticator = Authenticator(None, path)
         assert (await authenticator.identify(f"Bearer {KEY.token()}")).tenant == "a"
-        assert authenticator._issued is not None
-        (source,) = authenticator._issued._sources.values()
-        assert isinstance(source, UrlKeys)
+        source = _only_source(authenticator)
+        _await_fetch(source)
         site.content = key_set(OTHER)
         fetched_seconds = time.monotonic()
         source._clock = lambda: fetched_seconds + 11
         authenticator.refresh()
-        # The fetch may have ended already.
-        if (running := source._running) is not None:
-            running.result(_HANG_SECONDS)
+        _await_fetch(source)
         with pytest.raises(UnauthenticatedError, match="not one that this service knows"):
             await authenticator.identify(f"Bearer {KEY.token()}")
 
