@@ -86,6 +86,16 @@ class RunningWriter:
     def drain(self) -> None:
         self._loop.call_soon_threadsafe(self.writer.lifecycle.handle, Event.DRAIN_REQUESTED)
 
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Keep the writer's event loop from running."""
+        free = threading.Event()
+        self._loop.call_soon_threadsafe(free.wait, WITHIN_SECONDS)
+        try:
+            yield
+        finally:
+            free.set()
+
     def stop(self) -> None:
         if self._thread.is_alive():
             self.drain()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -16,9 +17,9 @@ from tests.attacks.writer_under_attack import WriterUnderAttack
 Writers = UntilHarmed[WriterUnderAttack]
 
 
-@pytest.fixture(scope="module")
-def writers() -> Iterator[Writers]:
-    with contextlib.closing(UntilHarmed(WriterUnderAttack)) as writers:
+@pytest.fixture(scope="module", params=[0, 2], ids=["one-process", "receivers"])
+def writers(request: pytest.FixtureRequest) -> Iterator[Writers]:
+    with contextlib.closing(UntilHarmed(partial(WriterUnderAttack, receivers=request.param))) as writers:
         yield writers
 
 

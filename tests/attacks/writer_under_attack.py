@@ -20,6 +20,7 @@ from tests.attacks.outsiders import HANG_SECONDS, Outsider
 from tests.support.certificates import Authority
 from tests.support.constants import with_constants
 from tests.support.waiting import until
+from tests.support.writer import with_receivers
 from updraft.client.writer import WriterClient
 
 MIB = 1 << 20
@@ -43,7 +44,7 @@ _ROWS = pa.record_batch({"n": pa.array(range(1000), pa.int64())})
 class WriterUnderAttack:
     """A writer below one root; beside it lies what nobody may write to."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, receivers: int) -> None:
         self.root, self.outside = directory / "root", directory / "outside"
         self.root.mkdir()
         self.outside.mkdir()
@@ -55,14 +56,17 @@ class WriterUnderAttack:
         self._certificate = authority.certificate.read_bytes()
         tokens = directory / "tokens"
         tokens.write_text(self._token + "\n")
+        constants = {**_CONSTANTS, **with_receivers(receivers)}
         command = [sys.executable, "-c", "from updraft_writer.cli import main; main()", "serve"]
         command += [f"--{name}=127.0.0.1:0" for name in ("listen", "admin-listen", "metrics-listen")]
         command += [f"--root={self.root}", f"--ready-file={self._ready}", f"--token-file={tokens}"]
         command += [f"--tls-certificate-file={identity.certificate}", f"--tls-key-file={identity.key}", *_SETTINGS]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stderr=log, env=with_constants(directory, _CONSTANTS))
+            self._process = subprocess.Popen(command, stderr=log, env=with_constants(directory, constants))
         self._until("the writer is ready", self._ready.exists)
         self._serving = self._told["writer"]
+        self._receivers = list(map(int, self.status()["receivers"]))
+        assert len(self._receivers) == receivers
         credentials = grpc.ssl_channel_credentials(self._certificate)
         self._client = WriterClient(self._told["listen"], token=self._token, credentials=credentials)
         self._neighbour = self._client.create(str(self.root / "neighbour.parquet"), _ROWS.schema)
@@ -100,8 +104,9 @@ class WriterUnderAttack:
             return dict(json.load(page))
 
     def check_served(self) -> None:
-        """The same process serves, the neighbour's file goes on, and a newcomer's is written."""
+        """The same processes serve, the neighbour's file goes on, and a newcomer's is written."""
         assert self._told["writer"] == self._serving
+        assert list(map(int, self.status()["receivers"])) == self._receivers
         self._neighbour.write(_ROWS)
         self._newcomers += 1
         path = self.root / f"newcomer-{self._newcomers}.parquet"
@@ -122,12 +127,13 @@ class WriterUnderAttack:
         assert not list(self.outside.iterdir())
         unfinished = [path for path in self.root.rglob("*.updraft") if path.is_file()]
         assert len(unfinished) == 1, unfinished
-        assert self._peak_bytes < QUOTA_BYTES + _BEYOND_BYTES, self._peak_bytes
+        for process in (self._serving, *self._receivers):
+            assert _peak_bytes(process) < QUOTA_BYTES + _BEYOND_BYTES, (process, _peak_bytes(process))
         others = [line for line in self._log.read_bytes().splitlines() if not line.startswith(b"{")]
         assert not [line for line in others if not re.match(rb"[IWE]\d{4} |WARNING: ", line)], others
 
-    @property
-    def _peak_bytes(self) -> int:
-        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{self._serving}/status").read_text())
-        assert found
-        return int(found[1]) * 1024
+
+def _peak_bytes(process: int) -> int:
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    assert found
+    return int(found[1]) * 1024

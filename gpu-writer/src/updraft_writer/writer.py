@@ -59,11 +59,11 @@ class Writer:
         self.metrics = WriterMetrics()
         # Find the GPU before the quota is computed: the memory of the GPU's libraries is not available to batches.
         limit_bytes = min(memory_limits().values())
-        library_bytes = set_up_library(limit_bytes) if settings.encoder != "cpu" else 0
+        self._library_bytes = set_up_library(limit_bytes) if settings.encoder != "cpu" else 0
         self._gpu = self._found_gpu(staging_bytes := pool_bytes(limit_bytes))
         caps = Caps(lambda tenant: self._listeners.caps_of(tenant))
         caps.show_in(self.metrics)
-        pinned_bytes = library_bytes + staging_bytes if isinstance(self._gpu, Gpu) else 0
+        pinned_bytes = self._library_bytes + staging_bytes if isinstance(self._gpu, Gpu) else 0
         receivers = number_of_receivers(len(os.sched_getaffinity(0)))
         limits = _quota_limits(settings, pinned_bytes=pinned_bytes, receivers_bytes=receivers * RECEIVER_BYTES)
         self.quota = Quota(limits, caps=caps)
@@ -211,12 +211,17 @@ class Writer:
             metrics.watch("updraft_writer_receivers", "Receivers that serve.", lambda: len(receivers.open_calls))
             receivers.on_restart = metrics.receiver_restarts.inc
         if isinstance(self._gpu, Gpu):
-            turn = self._gpu.admission
+            turn, staging, library_bytes = self._gpu.admission, self._gpu.staging, self._library_bytes
             metrics.watch(
                 "updraft_writer_gpu_bytes", "GPU memory that files can share.", lambda: turn.limits.memory_bytes
             )
             metrics.watch("updraft_writer_gpu_held_bytes", "GPU memory that files hold.", lambda: turn.held_bytes)
             metrics.watch("updraft_writer_gpu_waiting", "Row groups that wait for the GPU.", lambda: turn.waiting)
+            metrics.watch(
+                "updraft_writer_gpu_pinned_bytes",
+                "Host memory pinned for the GPU: the blocks of row groups, and the most that its library may pin.",
+                lambda: library_bytes + staging.pinned_bytes,
+            )
 
     async def _publish_health(self, *, serving: bool) -> None:
         await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME], serving=serving)
@@ -237,7 +242,7 @@ class Writer:
 def _quota_limits(settings: ServeSettings, *, pinned_bytes: int, receivers_bytes: int) -> QuotaLimits:
     quota_bytes = settings.quota_bytes
     if quota_bytes:
-        _log.info("the quota is set", quota_bytes=quota_bytes)
+        _log.info("the quota is set", quota_bytes=quota_bytes, pinned_bytes=pinned_bytes)
     else:
         base_bytes = resident_bytes() + receivers_bytes
         computed = default_quota(memory_limits(), base_bytes=base_bytes, pinned_bytes=pinned_bytes)

@@ -1,57 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """A writer whose clients' connections are held by receivers: one quota, one set of files, and receivers that die."""
 
-import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from receiving_writer import RECEIVERS, writer_with_receivers
-from running_writer import RawExchange, RunningWriter, command, gated_storage, wait_for
+from grpc_health.v1 import health_pb2
+from receiving_writer import RECEIVERS, health, is_over, own_connection, receivers_of, writer_with_receivers
+from running_writer import RunningWriter, gated_storage, wait_for
 
 from updraft.client.remote_file import RemoteFile
-from updraft.client.writer import WriterClient
-from updraft.errors import PoolUnavailableError, UnauthenticatedError, UpdraftError
+from updraft.errors import PoolUnavailableError, UpdraftError
 from updraft.service.child import Crashes
-from updraft.service.lifecycle import StartError
-from updraft.v1.exchange_pb2 import ErrorKind
 from updraft_writer.receivers.frames import Kind
-from updraft_writer.receivers.receivers import Receivers
 from updraft_writer.receivers.relay import Relay
-from updraft_writer.writer import Writer
 
 ROWS = 200_000
 TABLE = pa.table({"n": pa.arange(0, ROWS, 1), "text": pa.array([f"row {row}" for row in range(ROWS)])})
 LARGE_BATCH = pa.record_batch({"n": pa.arange(0, 100_000, 1)})
 # The frames of a file with two batches, from its call to its end, and some more.
 MOST_FRAMES = 13
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWriter]:
-    with writer_with_receivers(tmp_path_factory.mktemp("receivers")) as writer:
-        yield writer
-
-
-@pytest.fixture
-def writer(shared: RunningWriter) -> Iterator[RunningWriter]:
-    """The shared writer; each test has to leave it empty."""
-    yield shared
-    shared.becomes_empty()
-
-
-def receivers_of(writer: RunningWriter) -> Receivers:
-    assert writer.writer.receivers is not None
-    return writer.writer.receivers
 
 
 def files_on_receivers(writer: RunningWriter, stack: ExitStack) -> dict[int, RemoteFile]:
@@ -70,18 +44,6 @@ def files_on_receivers(writer: RunningWriter, stack: ExitStack) -> dict[int, Rem
         else:
             found[pid] = file
     return found
-
-
-def own_connection(address: str) -> WriterClient:
-    client = WriterClient(address)
-    client._channel.close()
-    options = [("grpc.use_local_subchannel_pool", 1)]
-    client._channel = grpc.insecure_channel(address, options=options)
-    return client
-
-
-def is_over(receivers: Receivers, killed: int) -> bool:
-    return killed not in receivers.open_calls and len(receivers.open_calls) == RECEIVERS
 
 
 def test_files_of_many_clients_are_whole(writer: RunningWriter) -> None:
@@ -140,41 +102,6 @@ def test_one_quota_holds_for_all_receivers(tmp_path: Path) -> None:
         assert not excess
         assert 0 < quota.peak_bytes <= quota_bytes
         wait_for(lambda: memory.used_bytes == 0, "the release of the shared memory")
-
-
-@pytest.fixture
-def no_memory(writer: RunningWriter, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The test fails if a receiver gets shared memory."""
-    memory, taken = receivers_of(writer).memory, list[int]()
-    take = memory.take
-
-    def watched(body_bytes: int) -> Any:
-        taken.append(body_bytes)
-        return take(body_bytes)
-
-    monkeypatch.setattr(memory, "take", watched)
-    yield
-    assert not taken
-
-
-@pytest.mark.usefixtures("no_memory")
-def test_data_without_credit_is_refused(writer: RunningWriter) -> None:
-    with RawExchange(writer.address, LARGE_BATCH.schema, command(writer.root / "unasked")) as exchange:
-        exchange.batch(1, LARGE_BATCH)
-        error = exchange.last_reply().error
-    assert error.kind == ErrorKind.ERROR_KIND_PROTOCOL
-    assert "ask first and wait for the credit" in error.message
-
-
-@pytest.mark.usefixtures("no_memory")
-def test_data_beyond_its_credit_is_refused(writer: RunningWriter) -> None:
-    with RawExchange(writer.address, LARGE_BATCH.schema, command(writer.root / "beyond")) as exchange:
-        exchange.ask(80_000)
-        exchange.next_reply()
-        exchange.batch(1, LARGE_BATCH)
-        error = exchange.last_reply().error
-    assert error.kind == ErrorKind.ERROR_KIND_PROTOCOL
-    assert "credit covers" in error.message
 
 
 def test_a_killed_receiver_ends_only_its_own_files(writer: RunningWriter) -> None:
@@ -237,23 +164,6 @@ def test_a_stopped_receiver_is_replaced(writer: RunningWriter, monkeypatch: pyte
     test_files_of_many_clients_are_whole(writer)
 
 
-def test_a_cancelled_call_gives_its_place_back(writer: RunningWriter) -> None:
-    with RawExchange(writer.address, LARGE_BATCH.schema, command(writer.root / "cancelled")) as exchange:
-        exchange.ask(800_000)
-        exchange.next_reply()
-        exchange.batch(1, LARGE_BATCH)
-        exchange.call.cancel()
-    writer.becomes_empty()
-    wait_for(lambda: receivers_of(writer).memory.used_bytes == 0, "the release of the shared memory")
-    wait_for(lambda: sum(receivers_of(writer).open_calls.values()) == 0, "the end of the call")
-
-
-def health(writer: RunningWriter) -> int:
-    with grpc.insecure_channel(writer.address) as channel:
-        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
-    return int(answer.status)
-
-
 def test_health_and_metrics_are_those_of_one_writer(writer: RunningWriter) -> None:
     assert health(writer) == health_pb2.HealthCheckResponse.SERVING
     samples = writer.writer.metrics.registry
@@ -263,55 +173,6 @@ def test_health_and_metrics_are_those_of_one_writer(writer: RunningWriter) -> No
         for file in files_on_receivers(writer, stack).values():
             file.finish()
     assert samples.get_sample_value("updraft_writer_rows_total") == before + 1000 * RECEIVERS
-
-
-def test_unknown_methods_are_unimplemented(writer: RunningWriter) -> None:
-    with grpc.insecure_channel(writer.address) as channel, pytest.raises(grpc.RpcError) as refused:
-        channel.unary_unary("/arrow.flight.protocol.FlightService/DoGet")(b"")
-    assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
-
-
-def test_a_drain_finishes_open_files(tmp_path: Path) -> None:
-    with writer_with_receivers(tmp_path) as writer:
-        pids = list(receivers_of(writer).open_calls)
-        with writer.client() as client, client.create(str(tmp_path / "open"), TABLE.schema) as file:
-            file.write(TABLE.slice(0, 1000))
-            writer.drain()
-            wait_for(lambda: health(writer) == health_pb2.HealthCheckResponse.NOT_SERVING, "the drain")
-            with pytest.raises(PoolUnavailableError, match="draining"), writer.client() as other:
-                other.create(str(tmp_path / "late"), TABLE.schema).finish()
-            file.write(TABLE.slice(1000))
-        writer.stop()
-        assert pq.read_table(tmp_path / "open").equals(TABLE)
-        assert not any(map(is_alive, pids))
-
-
-def is_alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
-
-
-def test_tokens_are_checked(tmp_path: Path) -> None:
-    tokens = tmp_path / "tokens"
-    tokens.write_text("secret\n")
-    tokens.chmod(0o600)
-    with writer_with_receivers(tmp_path, token_file=tokens) as writer:
-        with pytest.raises(UnauthenticatedError), writer.client() as client:
-            client.create(str(tmp_path / "refused"), TABLE.schema).finish()
-        with writer.client(token="secret") as client, client.create(str(tmp_path / "taken"), TABLE.schema) as file:
-            file.write(TABLE)
-    assert pq.read_table(tmp_path / "taken").equals(TABLE)
-
-
-def test_a_second_writer_at_the_same_address_does_not_start(
-    writer: RunningWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("updraft_writer.receivers.receivers._LEAVING_SECONDS", 0.2)
-
-    async def second() -> None:
-        await Writer(writer.settings).run()
-
-    with pytest.raises(StartError, match="Address already in use"):
-        asyncio.run(second())
 
 
 def test_files_that_are_stored_slowly_outlive_their_receiver(tmp_path: Path) -> None:

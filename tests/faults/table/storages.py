@@ -8,6 +8,7 @@ import errno
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -43,6 +44,21 @@ def rows() -> Iterator[WriterFault]:
     yield WriterFault("storage-open-ENOSPC", _writes(never), SinkError, published=False)
     yield WriterFault("storage-full", _fills, SinkError, published=False, place=_small_disk, needs=why_no_mount)
     yield WriterFault("storage-file-given-up", _given_up, published=False)
+    for fault in _signals():
+        yield fault
+        yield replace(fault, name=f"{fault.name}-with-receivers", receivers=2)
+    for number in (*_DEADLY, signal.SIGSTOP):
+        dies = number in _DEADLY
+        # One receiver, so that it has the connection of the file.
+        name, happens = f"receiver-idle-{number.name}", _signalled_idle(number, _server)
+        yield WriterFault(name, happens, heals=dies, receivers=1)
+        name, happens = f"receiver-writing-{number.name}", _signalled_writing(number, _server)
+        told = PoolUnavailableError if dies else None
+        yield WriterFault(name, happens, told, published=not dies, heals=dies, receivers=1)
+
+
+def _signals() -> Iterator[WriterFault]:
+    """Signals to the process that encodes, and to its supervisor."""
     for number in (*_DEADLY, signal.SIGSTOP):
         name, happens = f"writer-child-idle-{number.name}", _signalled_idle(number, _child)
         yield WriterFault(name, happens, heals=number in _DEADLY)
@@ -51,13 +67,6 @@ def rows() -> Iterator[WriterFault]:
             yield WriterFault(name, happens, PoolUnavailableError, published=False, unfinished=1, heals=True)
         else:
             yield WriterFault(name, happens, published=True)
-    for number in (*_DEADLY, signal.SIGSTOP):
-        dies = number in _DEADLY
-        name, happens = f"receiver-idle-{number.name}", _signalled_idle(number, _server)
-        yield WriterFault(name, happens, heals=dies, receivers=1)
-        name, happens = f"receiver-writing-{number.name}", _signalled_writing(number, _server)
-        told = PoolUnavailableError if dies else None
-        yield WriterFault(name, happens, told, published=not dies, heals=dies, receivers=1)
     for number in (*_DEADLY, signal.SIGTERM, signal.SIGSTOP):
         ends = number != signal.SIGSTOP
         yield WriterFault(f"writer-idle-{number.name}", _signalled_idle(number), starts_again=ends)

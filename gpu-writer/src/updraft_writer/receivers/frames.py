@@ -39,6 +39,8 @@ class Kind(enum.IntEnum):
     """gRPC has accepted the last message for the client."""
     ENDED = 9
     """The call is over, and the receiver no longer writes into its place."""
+    OVERSIZED = 10
+    """The client's next message has more than MOST_INLINE_BYTES besides a body; their number."""
     # From the writer's process.
     READ = 16
     """Send the client's next message."""
@@ -52,12 +54,18 @@ class Kind(enum.IntEnum):
     """End the call with this JSON of `Status`."""
     CLEAN = 21
     """Return freed memory to the system."""
-    STOP = 22
+    TAKEN = 22
+    """The writer's process has taken note of the call."""
+    STOP = 23
     """Accept no more calls, end open calls after the seconds in this JSON, then exit."""
 
 
 INLINE_BYTES = 64 << 10
 """Largest body that travels in a frame. Larger ones are cheaper in shared memory."""
+MOST_INLINE_BYTES = 16 << 20
+"""Most bytes of a message besides its body. The headers of ten thousand columns take about 1 MiB."""
+MOST_NEW_CALLS = 256
+"""Most calls of a receiver that the writer's process has not taken. More of them wait in the receiver."""
 
 
 @dataclass(frozen=True, slots=True)

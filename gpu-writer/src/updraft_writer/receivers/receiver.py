@@ -21,7 +21,16 @@ from updraft.flight_data import split_body
 from updraft.service.allocator import clean_freed_memory
 from updraft.service.lifecycle import StartError
 from updraft.service.listeners import OwnFlightServer, allow_all_descriptors
-from updraft_writer.receivers.frames import INLINE_BYTES, NUMBER, Kind, Link, Opening, Status
+from updraft_writer.receivers.frames import (
+    INLINE_BYTES,
+    MOST_INLINE_BYTES,
+    MOST_NEW_CALLS,
+    NUMBER,
+    Kind,
+    Link,
+    Opening,
+    Status,
+)
 from updraft_writer.settings import ServeSettings
 
 _NO_MESSAGE = b"", 0
@@ -37,6 +46,8 @@ class Receiver:
         self._address = address
         self._calls: dict[int, _Call] = {}
         self._numbers = itertools.count(1)
+        # Counts calls that the writer's process has not taken, ended ones too.
+        self._may_open = asyncio.Semaphore(MOST_NEW_CALLS)
         self._stopped: asyncio.Future[float | None] = asyncio.get_running_loop().create_future()
         self.link = Link(self._handle, self._lost)
 
@@ -65,10 +76,14 @@ class Receiver:
             self._stop(json.loads(payload))
         elif kind is Kind.CLEAN:
             clean_freed_memory()
+        elif kind is Kind.TAKEN:
+            self._may_open.release()
         elif (call := self._calls.get(number)) is not None:
             call.handle(kind, payload)
 
     async def _serve(self, method: str, _requests: Any, context: Any) -> None:
+        # Clients can open and cancel calls faster than the writer's process takes them.
+        await self._may_open.acquire()
         number = next(self._numbers)
         call = self._calls[number] = _Call(context, partial(self._answer, number), self._address)
         self.link.send(Kind.CALL, number, _opening(method, context).encoded())
@@ -147,7 +162,9 @@ class _Call:
 
     def _pass_on(self, message: bytes) -> None:
         head, body_bytes = split_body(message)
-        if body_bytes <= INLINE_BYTES:
+        if len(head) > MOST_INLINE_BYTES:
+            self._answer(Kind.OVERSIZED, NUMBER.pack(len(head)))
+        elif body_bytes <= INLINE_BYTES:
             self._answer(Kind.MESSAGE, message)
         else:
             self._large = message, body_bytes

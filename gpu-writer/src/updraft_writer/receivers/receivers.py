@@ -12,18 +12,20 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
 import structlog
 
+from updraft.service.addresses import TcpAddress
 from updraft.service.allocator import clean_freed_memory
 from updraft.service.child import CRASHES, WINDOW_SECONDS, Child, Crashes, describe_exit
 from updraft.service.early_reads import allocated_bytes
 from updraft.service.heartbeat import INTERVAL_SECONDS
 from updraft.service.lifecycle import StartError
 from updraft.service.listeners import ListenError, check_free
-from updraft_writer.futures import ignore_failure
+from updraft_writer.futures import ignore_failure, on_thread
 from updraft_writer.receivers.frames import Kind, StartUp
 from updraft_writer.receivers.relay import Relay
 from updraft_writer.receivers.shared_memory import SharedMemory
@@ -34,6 +36,8 @@ _STOP_MARGIN_SECONDS = 2.0
 # If the writer's process was killed, its receivers are killed too, and may need this long to leave the port.
 _LEAVING_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
+# A receiver that does not serve after this long has hung in its start. A loaded machine needs a few seconds.
+START_SECONDS = 60.0
 # Idle pages that no batch has needed for this long are returned to the system.
 _UNUSED_SECONDS = 10
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -52,8 +56,9 @@ class Receivers:
         self._number = number
         self._running: dict[int, _Receiver] = {}
         self._keepers: list[asyncio.Task[None]] = []
+        self._claim: socket.socket | None = None
         self._crashes = Crashes()
-        self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_stopping = False
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Gets the error if replacing receivers does not help or is impossible."""
         self.failed.add_done_callback(ignore_failure)
@@ -63,7 +68,7 @@ class Receivers:
     @property
     def open_calls(self) -> dict[int, int]:
         """Number of open calls of each receiver that serves, by its process id."""
-        serving = [receiver for _, receiver in sorted(self._running.items()) if receiver.listening.done()]
+        serving = [receiver for _, receiver in sorted(self._running.items()) if receiver.is_serving]
         return {receiver.child.pid: receiver.relay.open_calls for receiver in serving}
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
@@ -72,10 +77,12 @@ class Receivers:
 
     async def listen(self) -> dict[str, str]:
         """Start the receivers; return the addresses that they are bound to. Raise ListenError or StartError."""
-        await self._port_is_free()
+        if (address := self._settings.listen_address) is not None:
+            self._claim = _claimed(address)
+            await self._port_is_free(address)
         receivers = [await self._start(index) for index in range(self._number)]
         addresses: dict[str, str] = {}
-        for listening in await asyncio.gather(*(receiver.listening for receiver in receivers)):
+        for listening in await asyncio.gather(*(receiver.serves() for receiver in receivers)):
             addresses.update(listening)
         self._keepers = [asyncio.create_task(self._keep(index)) for index in range(self._number)]
         self._keepers.append(asyncio.create_task(self._watch()))
@@ -83,10 +90,10 @@ class Receivers:
             keeper.add_done_callback(self._ended)
         return addresses
 
-    async def _port_is_free(self) -> None:
+    async def _port_is_free(self, address: TcpAddress) -> None:
         """Raise ListenError if another service listens on the port. Receivers share it, so they would not notice."""
-        address, ends_seconds = self._settings.listen_address, time.monotonic() + _LEAVING_SECONDS
-        while address is not None:
+        ends_seconds = time.monotonic() + _LEAVING_SECONDS
+        while True:
             try:
                 check_free(address)
                 return
@@ -97,19 +104,23 @@ class Receivers:
 
     async def stop(self, grace: float | None) -> None:
         """Stop the receivers; end open calls after `grace` seconds, or at once."""
-        if self._stopping.done():
+        if self._is_stopping:
             return
-        self._stopping.set_result(None)
+        self._is_stopping = True
+        # First the keepers, because they replace receivers that end.
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
         running = list(self._running.values())
         for receiver in running:
             receiver.relay.link.send(Kind.STOP, 0, json.dumps(grace).encode())
         if running:
             ends = [asyncio.ensure_future(receiver.gone.wait()) for receiver in running]
             await asyncio.wait(ends, timeout=(grace or 0.0) + _STOP_MARGIN_SECONDS)
-        for keeper in self._keepers:
-            keeper.cancel()
         for receiver in running:
             await receiver.end()
+        if self._claim is not None:
+            self._claim.close()
         self.memory.close()
 
     def clean_freed_memory(self) -> None:
@@ -132,10 +143,9 @@ class Receivers:
     async def _keep(self, index: int) -> None:
         while True:
             receiver = self._running[index]
+            with suppress(StartError):
+                await receiver.serves()
             await receiver.gone.wait()
-            if self._stopping.done():
-                return
-            del self._running[index]
             status = describe_exit(await receiver.end())
             if self._crashes.are_too_many():
                 raise StartError(f"a receiver {status}, the {CRASHES}th death within {WINDOW_SECONDS:g} seconds")
@@ -165,9 +175,9 @@ class _Receiver:
         self, settings: ServeSettings, memory: SharedMemory, handlers: Sequence[grpc.GenericRpcHandler]
     ) -> None:
         self.gone = asyncio.Event()
-        self.listening: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
-        """Addresses of the receiver, or the error for which it cannot start."""
-        self.listening.add_done_callback(ignore_failure)
+        # Addresses of the receiver, or the error for which it cannot start.
+        self._listening: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+        self._listening.add_done_callback(ignore_failure)
         self.relay = Relay(handlers, memory, self._hear, self._lost)
         self._idle_bytes = 0
         ours, theirs = socket.socketpair()
@@ -185,9 +195,26 @@ class _Receiver:
         self._connection.settimeout(0)
         await asyncio.get_running_loop().create_unix_connection(lambda: self.relay.link, sock=self._connection)
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether clients can connect to the process."""
+        return self._listening.done() and not self.gone.is_set()
+
+    async def serves(self) -> dict[str, str]:
+        """Wait until the process serves, and return its addresses; raise ListenError or StartError.
+
+        A process that takes longer than START_SECONDS is killed.
+        """
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                return await asyncio.shield(self._listening)
+        except TimeoutError:
+            self.child.kill()
+            raise StartError(f"a receiver did not serve within {START_SECONDS:g} seconds") from None
+
     async def end(self) -> int:
         """Kill the process unless it has ended, then end its calls; return the exit code."""
-        code = await asyncio.to_thread(self.child.end)
+        code = await on_thread(self.child.end)
         # Not before: until the process has ended, it may write into the places of its calls.
         self.relay.drop_calls()
         return code
@@ -206,11 +233,26 @@ class _Receiver:
     def _hear(self, kind: Kind, payload: bytes) -> None:
         self._idle_bytes = self._resident_bytes()
         if kind is Kind.LISTENING:
-            self.listening.set_result(json.loads(payload))
+            self._listening.set_result(json.loads(payload))
         else:
-            self.listening.set_exception(ListenError(payload.decode()))
+            self._listening.set_exception(ListenError(payload.decode()))
 
     def _lost(self) -> None:
-        if not self.listening.done():
-            self.listening.set_exception(StartError("a receiver ended before it served: the log has the reason"))
+        if not self._listening.done():
+            self._listening.set_exception(StartError("a receiver ended before it served: the log has the reason"))
         self.gone.set()
+
+
+def _claimed(address: TcpAddress) -> socket.socket:
+    """Return a socket that keeps other writers off an address until it is closed; raise ListenError.
+
+    Receivers of two writers that start at the same time could otherwise share a port. The socket's name belongs to the
+    network namespace, as the port does, and the kernel frees it when the process ends.
+    """
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0updraft-writer {address}")
+    except OSError as error:
+        claim.close()
+        raise ListenError(f"cannot listen on {address}: {error.strerror}: choose another address or port") from error
+    return claim

@@ -14,7 +14,7 @@ import structlog
 
 from updraft.errors import InternalError, ProtocolError, UpdraftError
 from updraft_writer.futures import ignore_failure
-from updraft_writer.receivers.frames import NUMBER, Kind, Link, Opening, Status
+from updraft_writer.receivers.frames import MOST_INLINE_BYTES, NUMBER, Kind, Link, Opening, Status
 from updraft_writer.receivers.shared_memory import PlacedMessage, SharedMemory
 
 _log = structlog.get_logger(__name__)
@@ -121,6 +121,13 @@ class RelayedContext:
                 self._read_is_done(payload)
             case Kind.LARGE_MESSAGE:
                 self._place(NUMBER.unpack_from(payload)[0], payload[NUMBER.size :])
+            case Kind.OVERSIZED:
+                self._read_failed(
+                    ProtocolError(
+                        f"a message has {NUMBER.unpack(payload)[0]} bytes besides the body of a batch, and at most "
+                        f"{MOST_INLINE_BYTES} are allowed: the body has to be the last field of its message"
+                    )
+                )
             case Kind.PLACED:
                 placed, self._placing = self._placing, None
                 self._read_is_done(placed)
@@ -219,6 +226,7 @@ class Relay:
         def send(kind: Kind, *payload: bytes) -> None:
             self.link.send(kind, number, *payload)
 
+        send(Kind.TAKEN)
         context = RelayedContext(opening, send, self._memory)
         found = (handler.service(_Details(opening.method, opening.headers)) for handler in self._handlers)
         task = asyncio.create_task(context.serve(next(filter(None, found), None)))
