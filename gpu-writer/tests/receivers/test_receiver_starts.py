@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts, addresses and stops of a writer with receivers."""
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from grpc_health.v1 import health_pb2
+from receiving_writer import RECEIVERS, health, is_over, receivers_of, writer_with_receivers
+from running_writer import RunningWriter, wait_for
+
+from updraft.errors import PoolUnavailableError
+from updraft.service.child import Child
+from updraft.service.lifecycle import StartError
+from updraft_writer.settings import ServeSettings
+from updraft_writer.writer import Writer
+
+TABLE = pa.table({"n": pa.arange(0, 10_000, 1)})
+RECEIVERS_MODULE = "updraft_writer.receivers.receivers"
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Process ids of all receivers that a test starts. None may be left at its end."""
+    pids: list[int] = []
+
+    def start(*arguments: Any) -> Child:
+        child = Child(*arguments)
+        pids.append(child.pid)
+        return child
+
+    monkeypatch.setattr(f"{RECEIVERS_MODULE}.Child", start)
+    yield pids
+    assert pids
+    assert not any(map(is_alive, pids))
+
+
+def stop_each(pids: list[int], monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
+    """From now on, stop the next `times` receivers as soon as they have started."""
+
+    def start(*arguments: Any) -> Child:
+        nonlocal times
+        child = Child(*arguments)
+        pids.append(child.pid)
+        if times:
+            times -= 1
+            os.kill(child.pid, signal.SIGSTOP)
+        return child
+
+    monkeypatch.setattr(f"{RECEIVERS_MODULE}.Child", start)
+
+
+async def run(settings: ServeSettings) -> None:
+    await Writer(settings).run()
+
+
+def test_a_second_writer_at_the_same_address_does_not_start(writer: RunningWriter) -> None:
+    with pytest.raises(StartError, match="Address already in use"):
+        asyncio.run(run(writer.settings))
+
+
+def test_a_writer_does_not_share_the_port_of_another_service(
+    writer: RunningWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{RECEIVERS_MODULE}._LEAVING_SECONDS", 0.2)
+    with closing(socket.socket()) as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        settings = writer.settings.model_copy(update={"listen": f"127.0.0.1:{other.getsockname()[1]}"})
+        with pytest.raises(StartError, match="Address already in use"):
+            asyncio.run(run(settings))
+
+
+def test_one_of_two_writers_that_start_at_once_gets_the_address(writer: RunningWriter) -> None:
+    async def both() -> None:
+        settings = writer.settings.model_copy(update={"listen": "127.0.0.1:0"}).with_free_ports()
+        starts = [asyncio.create_task(run(settings)) for _ in range(2)]
+        ended, running = await asyncio.wait(starts, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        assert len(running) == 1
+        with pytest.raises(StartError, match="Address already in use"):
+            ended.pop().result()
+        running.pop().cancel()
+        await asyncio.wait(starts)
+
+    asyncio.run(both())
+
+
+def test_a_receiver_that_hangs_in_its_start_ends_the_writer(
+    writer: RunningWriter, started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{RECEIVERS_MODULE}.START_SECONDS", 0.5)
+    stop_each(started, monkeypatch, times=1)
+    settings = writer.settings.model_copy(update={"listen": "127.0.0.1:0"}).with_free_ports()
+    with pytest.raises(StartError, match="did not serve within"):
+        asyncio.run(run(settings))
+
+
+def test_a_replacement_that_hangs_in_its_start_is_replaced(
+    tmp_path: Path, started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with writer_with_receivers(tmp_path) as writer:
+        monkeypatch.setattr(f"{RECEIVERS_MODULE}.START_SECONDS", 3.0)
+        stop_each(started, monkeypatch, times=1)
+        killed = started[0]
+        os.kill(killed, signal.SIGKILL)
+        wait_for(lambda: is_over(receivers_of(writer), killed), "the start of another receiver")
+        assert len(started) == 4
+
+
+def test_a_stop_while_a_receiver_is_replaced_leaves_none(
+    tmp_path: Path, started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending, end = threading.Event(), Child.end
+
+    def end_slowly(child: Child) -> int:
+        ending.set()
+        time.sleep(0.5)
+        return end(child)
+
+    with writer_with_receivers(tmp_path) as writer:
+        monkeypatch.setattr(Child, "end", end_slowly)
+        os.kill(started[0], signal.SIGKILL)
+        assert ending.wait(30)
+        writer.stop()
+        assert len(started) == RECEIVERS
+
+
+def test_a_drain_finishes_open_files(tmp_path: Path) -> None:
+    with writer_with_receivers(tmp_path) as writer:
+        pids = list(receivers_of(writer).open_calls)
+        with writer.client() as client, client.create(str(tmp_path / "open"), TABLE.schema) as file:
+            file.write(TABLE.slice(0, 1000))
+            writer.drain()
+            wait_for(lambda: health(writer) == health_pb2.HealthCheckResponse.NOT_SERVING, "the drain")
+            with pytest.raises(PoolUnavailableError, match="draining"), writer.client() as other:
+                other.create(str(tmp_path / "late"), TABLE.schema).finish()
+            file.write(TABLE.slice(1000))
+        writer.stop()
+        assert pq.read_table(tmp_path / "open").equals(TABLE)
+        assert not any(map(is_alive, pids))
