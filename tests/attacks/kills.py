@@ -166,10 +166,16 @@ def the_machine(target: Any) -> Any:
 
 @ATTEMPTS
 def the_zygote_by_what_it_reads(target: Any) -> Any:
+    import contextlib
     import os
 
+    written = []
     # The fifth is the pipe on which it shows its own stack.
-    return [os.write(number, b"garbage") for number in range(6, 64) if os.path.exists(f"/proc/self/fd/{number}")]
+    for number in range(6, 64):
+        # Some kinds of descriptors take no bytes, such as an epoll's.
+        with contextlib.suppress(OSError):
+            written.append(os.write(number, b"garbage"))
+    return written
 
 
 @ATTEMPTS

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from pyspark.util import PythonEvalType
+from pyspark.rdd import PythonEvalType
 
 from updraft_server.worker.pyspark.adapters import SUPPORTED, load_adapter, minor_version
 from updraft_server.worker.pyspark.kinds import KINDS, Reads, kinds_of

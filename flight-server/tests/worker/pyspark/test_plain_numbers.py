@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyspark
 import pytest
-from pyspark.sql import conversion, types
+from pyspark.sql import types
 
 from updraft_server.worker.pyspark.adapters import minor_version
 from updraft_server.worker.pyspark.plain_numbers import batch_of_numbers, series_of_numbers
@@ -17,6 +17,8 @@ from updraft_server.worker.pyspark.plain_numbers import batch_of_numbers, series
 pytestmark = pytest.mark.skipif(
     minor_version(pyspark.__version__) < (4, 2), reason="before 4.2 PySpark converts pandas elsewhere"
 )
+# Spark 3.5 has no such module.
+conversion = pytest.importorskip("pyspark.sql.conversion")
 
 _NUMBERS = {
     "int8": types.ByteType(),
