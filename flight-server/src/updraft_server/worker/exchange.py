@@ -184,13 +184,22 @@ class Exchange:
             raise self.failure
         if self.state is InputState.ENDED:
             return None
-        if self._consumed_sent < self.consumed:
-            self._send_credit()
+        self.acknowledge()
         try:
             return self._take()
         except UpdraftError as failure:
             self.failure = failure
             raise
+
+    def acknowledge(self) -> None:
+        """Tell the client that all batches so far have been taken, unless it knows. `take` does so too."""
+        if self._consumed_sent < self.consumed:
+            self._send_credit()
+
+    @property
+    def descriptor(self) -> int:
+        """Descriptor that is readable once a batch, or the end, has begun to arrive."""
+        return self._channel.descriptor
 
     def announce(self, schema: pa.Schema) -> None:
         """Send the schema of the replies, once, before the first reply."""

@@ -46,6 +46,13 @@ class Batches(Protocol):
     max_bytes_per_reply: int
     """Bytes above which a reply is split; 0 means no limit."""
 
+    @property
+    def descriptor(self) -> int:
+        """Descriptor that is readable once a batch, or the end, has begun to arrive."""
+
+    def acknowledge(self) -> None:
+        """Tell the client that all batches so far have been taken."""
+
     def take(self) -> RequestBatch | None:
         """Return the next batch; None after the client's last one."""
 
@@ -66,6 +73,7 @@ class Connections:
         self._replies = 0
         self._read_bytes = 0
         self._reported_bytes = 0
+        self._is_closed = False
 
     def open(self, address: str) -> int:
         """Open a connection to a service, by its port or path, and return the connection's number."""
@@ -78,11 +86,7 @@ class Connections:
         """Wait for a piece and return it; empty if the stream has ended. Raises UpdraftError."""
         pieces = self._unread[number]
         while not pieces and number not in self._ended:
-            request = self._batches.take()
-            if request is None:
-                self._ended.update(self._unread)
-            else:
-                self._sort(request.batch)
+            self._take()
         return pieces.popleft() if pieces else memoryview(b"")
 
     def put_back(self, number: int, piece: memoryview) -> None:
@@ -120,8 +124,22 @@ class Connections:
             unread_bytes: Bytes that are left in the buffer of PySpark's worker.
         """
         self._reply(RUNNER, memoryview(b""), self._read_bytes - unread_bytes)
+        self.close()
         while self.receive(RUNNER):
             pass
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._is_closed = True
+
+    def _take(self) -> bool:
+        """Take the client's next batch. Return False after its last one."""
+        request = self._batches.take()
+        if request is None:
+            self._ended.update(self._unread)
+        else:
+            self._sort(request.batch)
+        return request is not None
 
     def _sort(self, batch: pa.RecordBatch) -> None:
         if not batch.schema.equals(SCHEMA):
@@ -139,6 +157,8 @@ class Connections:
                 self._unread[number].append(memoryview(data).cast("B"))
 
     def _reply(self, number: int, piece: memoryview | None, read_bytes: int | None = None) -> None:
+        if self._is_closed:
+            return
         self._replies += 1
         self._reported_bytes = self._surely_read_bytes if read_bytes is None else read_bytes
         data = pa.nulls(1, pa.binary()) if piece is None else _one_value(piece)

@@ -44,11 +44,13 @@ from updraft_server.worker.pyspark import (
     struct_columns,
 )
 from updraft_server.worker.pyspark.adapters import load_adapter, minor_version
+from updraft_server.worker.pyspark.connect_server import CONNECT_MODULES, ConnectServer
 from updraft_server.worker.pyspark.connections import RUNNER, ByteStream, Connections
 from updraft_server.worker.pyspark.host_services import HostServices
 from updraft_server.worker.pyspark.init_message import KnownBroadcasts, Surroundings
 from updraft_server.worker.pyspark.kinds import Kind, kinds_of
 from updraft_server.worker.pyspark.log_capture import SESSION_VARIABLE, captured_logs
+from updraft_server.worker.pyspark.shared_connections import SharedConnections
 from updraft_server.worker.pyspark.streams import SessionStream, session_stream
 from updraft_server.worker.pyspark.trailer import Trailer, parse_trailer
 from updraft_server.worker.pyspark.worker_modules import HostFiles, load_module, run_main
@@ -160,23 +162,28 @@ class SessionRunner:
 
     def _run_module(self, name: str, assignment: Assignment, exchange: Exchange) -> exchange_pb2.Report:
         """Run a worker exchange. The module itself reports its exceptions to Spark; here they fail the exchange."""
-        connections = Connections(exchange)
+        uses_session = name.startswith(CONNECT_MODULES)
+        connections = SharedConnections(exchange) if uses_session else Connections(exchange)
         self._reported.error = None
-        with (
-            self._prepared(assignment, exchange),
-            self._host_files.replaced(self._surroundings(assignment)),
-            self._host_services.reached_by(connections),
-        ):
-            # PySpark sorts large RDDs in files there.
-            os.environ["SPARK_LOCAL_DIRS"] = tempfile.gettempdir()
-            outcome = run_main(load_module(name), ByteStream(connections, RUNNER))
-            if exchange.failure is not None:
-                raise exchange.failure
-            # PySpark's worker also exits when the function has not read all of its input, which is not a failure.
-            error = self._reported.error or outcome.error
-            if error is not None and not isinstance(error, SystemExit):
-                raise UserError(whole_message(error), exception_class=qualified_name(error)) from None
-        connections.finish(outcome.unread_bytes)
+        with contextlib.closing(connections):
+            with (
+                self._prepared(assignment, exchange),
+                self._host_files.replaced(self._surroundings(assignment)),
+                self._host_services.reached_by(connections),
+            ):
+                # PySpark sorts large RDDs in files there.
+                os.environ["SPARK_LOCAL_DIRS"] = tempfile.gettempdir()
+                module = load_module(name)
+                if isinstance(connections, SharedConnections):
+                    ConnectServer(connections)
+                outcome = run_main(module, ByteStream(connections, RUNNER))
+                if exchange.failure is not None:
+                    raise exchange.failure
+                # PySpark's worker also exits when the function has not read all of its input, which is not a failure.
+                error = self._reported.error or outcome.error
+                if error is not None and not isinstance(error, SystemExit):
+                    raise UserError(whole_message(error), exception_class=qualified_name(error)) from None
+            connections.finish(outcome.unread_bytes)
         return exchange_pb2.Report()
 
     @contextlib.contextmanager

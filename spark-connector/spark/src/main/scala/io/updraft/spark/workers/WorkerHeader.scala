@@ -82,11 +82,11 @@ object WorkerHeader {
   def read(module: String, stream: InputStream, layout: StreamLayout): WorkerHeader = {
     val copy = new HeaderCopy(stream)
     if (module == TaskModule) if (layout.isFramed) framed(copy, layout) else ofTask(copy, layout)
+    else if (ConnectServer.servesModule(module)) ofSession(copy)
     else if (!module.startsWith(PlanningModules) && !module.startsWith(StreamingModules))
       throw new UnsupportedOperationException(
         s"Updraft does not run the worker module $module: only $TaskModule and PySpark's modules for data " +
-          "sources, table functions and streams run on a pool, without spark.python.worker.module and " +
-          "without foreachBatch or listeners over Spark Connect"
+          "sources, table functions and streams run on a pool, without spark.python.worker.module"
       )
     else {
       val version = copy.text()
@@ -97,6 +97,14 @@ object WorkerHeader {
       if (isStateful) copy.block() // The pickled function.
       WorkerHeader(version, None, includes, changes, Map.empty, isStateful, copy.bytes)
     }
+  }
+
+  /** Copy the version of Python, the id of the session, and the pickled function. */
+  private def ofSession(copy: HeaderCopy): WorkerHeader = {
+    val version = copy.text()
+    copy.text(): Unit
+    copy.block()
+    WorkerHeader(version, None, Seq.empty, NoBroadcasts, Map.empty, false, copy.bytes)
   }
 
   /** Read the port or the path of a service, and copy it. */

@@ -33,6 +33,10 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
 
   private def variables = process.environment
 
+  private def environment: Map[String, String] =
+    variables.filter { case (name, _) => WorkerRequests.SessionVariables(name) } ++
+      ConnectServer.of(process).map(_.environment).getOrElse(Map.empty)
+
   /** Return the request for the worker's next run; raise an error if the session cannot run it. */
   def of(header: WorkerHeader): WorkerRequest = {
     val settings = WorkerRequests.settings
@@ -46,9 +50,7 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
       .newBuilder()
       .setPythonVersion(header.pythonVersion)
       .setSparkVersion(SPARK_VERSION)
-      .putAllEnvironment(variables.filter { case (name, _) =>
-        WorkerRequests.SessionVariables(name)
-      }.asJava)
+      .putAllEnvironment(environment.asJava)
       .putAllUserEnvironment(userVariables.asJava)
       .addAllArtifacts(artifacts.map(_.listed).asJava)
       .addAllPythonIncludes(header.includes.asJava)

@@ -65,7 +65,7 @@ private[workers] final class WorkerTunnel(
         case NonFatal(e) => return fail(e)
       }
     val worker =
-      try new WorkerExchange(open(header), runner, new HostServices(process, header.services))
+      try new WorkerExchange(open(header), runner, new HostServices(process, services(header)))
       catch { case NonFatal(e) => return fail(e) }
     current = Some(worker)
     val end =
@@ -95,6 +95,9 @@ private[workers] final class WorkerTunnel(
     runner.end()
     false
   }
+
+  private def services(header: WorkerHeader): Map[String, Option[String]] =
+    header.services ++ ConnectServer.of(process).map(_.port.toString -> None)
 
   private def open(header: WorkerHeader): Exchange = {
     val request = requests.of(header)

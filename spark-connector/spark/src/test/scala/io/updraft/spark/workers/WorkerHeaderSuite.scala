@@ -132,6 +132,14 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     assert(header.broadcasts.added.keySet == Set(5L, 9L))
   }
 
+  test("a function of a Spark Connect session follows the session's id") {
+    val module = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
+    val bytes = new Written().text("3.11").text("a session").text("pickled").toBytes
+    val header = read("4.3.0", bytes, module)
+    assert(header.pythonVersion == "3.11" && header.task.isEmpty && header.services.isEmpty)
+    assert(header.bytes.sameElements(bytes))
+  }
+
   test("another stream is refused") {
     val e = intercept[NotPySparkException](read("4.3.0", new Written().int(1195725856).toBytes))
     assert(e.getMessage.contains("it begins with 1195725856"))

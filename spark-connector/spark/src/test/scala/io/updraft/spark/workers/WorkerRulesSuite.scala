@@ -33,6 +33,36 @@ class WorkerRulesSuite extends AnyFunSuite {
     def next(): String = queue.poll(10, SECONDS)
   }
 
+  private def connect(module: String, variables: (String, String)*) = {
+    val arguments = Seq("-m", module)
+    ConnectServer.of(LaunchedProcess(
+      1,
+      arguments,
+      Map("PYTHON_WORKER_FACTORY_PORT" -> "1") ++ variables
+    ))
+  }
+
+  private val listener = "pyspark.sql.connect.streaming.worker.listener_worker"
+  private val url = "SPARK_CONNECT_LOCAL_URL"
+  private val token = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+
+  test("the Connect server's token travels beside its URL, which workers print") {
+    val server = connect(listener, url -> "sc://localhost:15002/;user_id=a b;token=a secret")
+    assert(server.map(_.port).contains(15002))
+    assert(server.get.environment == Map(
+      url -> "sc://localhost:15002/;user_id=a b",
+      token -> "a secret"
+    ))
+    val other = connect(listener, url -> "sc://localhost:15002/", token -> "of the server")
+    assert(other.get.token.contains("of the server"))
+  }
+
+  test("no other worker gets the Connect server") {
+    val variables = Seq(url -> "sc://localhost:15002/;token=a", token -> "a")
+    assert(connect("pyspark.sql.worker.analyze_udtf", variables: _*).isEmpty)
+    assert(connect(listener).isEmpty)
+  }
+
   test("a worker calls the service that Spark announced") {
     withService { (service, port) =>
       val services = new HostServices(process, Map(port -> None))

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections of a worker exchange for several threads, such as those that carry the bytes of a gRPC client."""
+
+import select
+import threading
+
+from updraft.errors import UpdraftError
+from updraft_server.ipc.frames import Buffer
+from updraft_server.worker.pyspark.connections import Batches, Connections
+
+
+class SharedConnections(Connections):
+    """Connections that any thread may use.
+
+    A thread of its own receives for all others. The exchange is only ever used by one thread at a time: that thread
+    takes a batch only when one has begun to arrive, so it does not keep senders waiting.
+    """
+
+    def __init__(self, batches: Batches) -> None:
+        """Start to receive. The thread ends with the client's last batch, or with the process."""
+        super().__init__(batches)
+        self._changed = threading.Condition()
+        self._error: UpdraftError | None = None
+        threading.Thread(target=self._receive_all, name="worker-exchange", daemon=True).start()
+
+    def open(self, address: str) -> int:
+        """Open a connection to a service, by its port or path, and return the connection's number."""
+        with self._changed:
+            return super().open(address)
+
+    def receive(self, number: int) -> memoryview:
+        """Wait for a piece and return it; empty if the stream has ended. Raises UpdraftError."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._unread[number] or number in self._ended or self._error is not None)
+            if self._error is not None:
+                raise self._error
+            return super().receive(number)
+
+    def put_back(self, number: int, piece: memoryview) -> None:
+        """Put the rest of a piece back."""
+        with self._changed:
+            super().put_back(number, piece)
+
+    def has_read(self, size: int) -> None:
+        """Count bytes that went into the buffer of PySpark's worker."""
+        with self._changed:
+            super().has_read(size)
+
+    def send(self, number: int, data: Buffer) -> None:
+        """Send bytes, in several replies if need be; raises UpdraftError."""
+        with self._changed:
+            super().send(number, data)
+
+    def end(self, number: int) -> None:
+        """Tell the client that nothing more comes on a connection."""
+        with self._changed:
+            super().end(number)
+
+    def finish(self, unread_bytes: int) -> None:
+        """End the runner's connection, and tell how much PySpark's worker has read. Wait for the client's end."""
+        with self._changed:
+            super().finish(unread_bytes)
+
+    def close(self) -> None:
+        """Send nothing more."""
+        with self._changed:
+            super().close()
+
+    def _receive_all(self) -> None:
+        arrivals = select.poll()
+        arrivals.register(self._batches.descriptor, select.POLLIN)
+        has_more = True
+        while has_more:
+            with self._changed:
+                # The client may wait for this before it sends more.
+                self._batches.acknowledge()
+            arrivals.poll()
+            with self._changed:
+                try:
+                    has_more = self._take()
+                except UpdraftError as error:
+                    self._error, has_more = error, False
+                self._changed.notify_all()

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark Connect server and a client of it, whose foreachBatch functions and listeners run in Python workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.session import SparkSession as Client
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from tests.e2e.applications.connect import CONNECT, listening_port
+from tests.support.spark import ENDPOINT, local_spark
+from tests.support.waiting import until
+from tests.workers.python_watch import PythonWatch
+from tests.workers.sides import LAUNCHER, PLUGIN
+from tests.workers.streams import VISITS, stream_of
+
+TOKEN = "a token of Spark Connect"
+_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+_PLUGINS = "spark.plugins"
+
+
+class Events(StreamingQueryListener):  # type: ignore[misc] # PySpark's type is not known here
+    """Listener that writes the kind of each event through its session. Its methods have PySpark's names."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def _write(self, kind: str) -> None:
+        self.spark.createDataFrame([(kind,)], "kind string").write.mode("append").json(self._directory)
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        self._write("started")
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self._write(f"progress {event.progress.batchId}")
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Ignore it: how often it comes depends on the time."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        self._write(f"terminated {event.exception}")
+
+
+def written(client: Client, directory: Path) -> list[Any]:
+    return sorted(list(row) for row in client.read.json(str(directory)).collect())
+
+
+def each_batch(client: Client, directory: Path, function: Callable[[DataFrame, int], None]) -> None:
+    """Run a function over the batches of a stream, to the end."""
+    visits = stream_of(client, "name string, n long", VISITS)
+    writer = visits.writeStream.foreachBatch(function).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(directory.with_suffix(".checkpoint"))).start().awaitTermination()
+
+
+def batches(client: Client, directory: Path) -> list[Any]:
+    def write(batch: DataFrame, number: int) -> None:
+        total = batch.groupBy().sum("n").collect()[0][0]
+        rows = [(number, batch.count(), total, batch.sparkSession.conf.get("spark.sql.session.timeZone"))]
+        batch.sparkSession.createDataFrame(rows, "b int, c int, s long, z string").write.mode("append").json(place)
+
+    place = str(directory)
+    client.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    each_batch(client, directory, write)
+    return written(client, directory)
+
+
+def large_batches(client: Client, directory: Path) -> list[Any]:
+    """Move some megabytes in both directions between a function and its session."""
+
+    def write(batch: DataFrame, number: int) -> None:
+        text = batch.selectExpr("repeat(first(name), 5000000) AS t").collect()[0].t
+        batch.sparkSession.createDataFrame([(number, text)], "b int, t string").write.mode("append").json(place)
+
+    place = str(directory)
+    each_batch(client, directory, write)
+    return [[row.b, row.n] for row in client.read.json(place).selectExpr("b", "length(t) AS n").sort("b").collect()]
+
+
+def failing_batch(client: Client, directory: Path) -> str:
+    def fail(_batch: DataFrame, number: int) -> None:
+        raise ValueError(f"no batch {number}")
+
+    try:
+        each_batch(client, directory, fail)
+    except Exception as error:
+        return "ValueError: no batch 0" if "ValueError: no batch 0" in str(error) else str(error)
+    return "no error"
+
+
+def two_at_once(client: Client, directory: Path) -> list[Any]:
+    places = [directory / name for name in ("one", "two")]
+    directory.mkdir()
+    found: dict[str, list[Any]] = {}
+
+    def run(place: Path) -> None:
+        found[place.name] = batches(client, place)
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in places]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [found["one"], found["two"]]
+
+
+def listener(client: Client, directory: Path) -> list[Any]:
+    events = Events(str(directory))
+    client.streams.addListener(events)
+    query = stream_of(client, "name string, n long", VISITS).writeStream.format("noop").trigger(availableNow=True)
+    query.start().awaitTermination()
+    until("the last event", lambda: directory.exists() and ["terminated None"] in written(client, directory))
+    client.streams.removeListener(events)
+    return written(client, directory)
+
+
+_SCENARIOS = (batches, large_batches, failing_batch, two_at_once, listener)
+
+
+def main(endpoint: str, directory: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Return the outcomes of these scenarios; on the pool at `endpoint`, or on stock if it is empty."""
+    os.environ[_VARIABLE] = TOKEN
+    confs = dict(CONNECT)
+    if endpoint:
+        confs |= {ENDPOINT: endpoint, _PLUGINS: f"{confs[_PLUGINS]},{PLUGIN}"}
+        server = local_spark("connect", connector=True, conf=confs, python=LAUNCHER)
+    else:
+        server = local_spark("connect", connector=False, conf=confs)
+    client: Client = Client.builder.remote(f"sc://localhost:{listening_port(server)}").create()
+    with PythonWatch(os.getpid()) as watch:
+        runs = {run.__name__: run for run in _SCENARIOS}
+        found: dict[str, Any] = {name: runs[name](client, directory / name) for name in names}
+        numbers = server.sparkContext.parallelize([0], 1)
+        found["token of a task"] = numbers.map(lambda _: os.environ.get(_VARIABLE)).collect()
+        found["pythons"] = watch.seen()
+    client.stop()
+    server.stop()
+    return found
+
+
+if __name__ == "__main__":
+    Path(sys.argv[3]).write_text(json.dumps(main(sys.argv[1], Path(sys.argv[2]), sys.argv[4:])))

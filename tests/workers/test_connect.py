@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""foreachBatch and listeners of Spark Connect, on stock and with their workers on a pool."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.paths import PYTHON, REPOSITORY
+from tests.support.pool import LocalPool
+from tests.workers.connect_application import TOKEN
+
+_LONGEST_SECONDS = 240
+_EVERYDAY = ("batches", "listener")
+_OTHERS = ("large_batches", "failing_batch", "two_at_once")
+
+
+def outcome(endpoint: str, directory: Path, names: Sequence[str]) -> dict[str, Any]:
+    directory.mkdir()
+    module, result = "tests.workers.connect_application", Path(f"{directory}.json")
+    command = [str(PYTHON), "-m", module, endpoint, str(directory), str(result), *names]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, capture_output=True, text=True, timeout=_LONGEST_SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    return dict(json.loads(result.read_text()))
+
+
+@pytest.mark.timeout(2 * _LONGEST_SECONDS)
+@pytest.mark.parametrize("names", [_EVERYDAY, pytest.param(_OTHERS, marks=pytest.mark.campaign)], ids=",".join)
+def test_the_outcome_is_that_of_stock_without_a_python(tmp_path: Path, names: Sequence[str]) -> None:
+    on_stock = outcome("", tmp_path / "stock", names)
+    with LocalPool(workers=3) as pool:
+        on_pool = outcome(pool.tcp_endpoint, tmp_path / "pool", names)
+        log = pool.log_file.read_text()
+    assert {name: on_pool[name] for name in names} == {name: on_stock[name] for name in names}
+    assert on_stock["pythons"]
+    assert on_pool["pythons"] == []
+    # Only the workers that use the session have its token, and none of them prints it.
+    assert on_pool["token of a task"] == [None]
+    assert "worker output" in log
+    assert TOKEN not in log
