@@ -15,7 +15,7 @@ from pyspark.sql.types import StringType
 from session_commands import scalar_arrow
 
 from tests.support.flight import FlightData, finishing, first_message, ipc_parts, numbered
-from updraft.v1.exchange_pb2 import Artifact, ArtifactPart, KeepAlive, ReplyMetadata, RequestMetadata
+from updraft.v1.exchange_pb2 import Artifact, ArtifactPart, ExchangeCommand, KeepAlive, ReplyMetadata, RequestMetadata
 
 DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
 # Of a whole exchange: the victim's lasts as long as its pool.
@@ -30,6 +30,9 @@ class BrokenExchangeError(Exception):
 class Exchange:
     """One session function of an application, asked row by row; a context manager that ends the exchange well."""
 
+    schema = _ROW.schema
+    """Schema of what the client sends."""
+
     def __init__(
         self,
         channel: grpc.Channel,
@@ -43,9 +46,9 @@ class Exchange:
             Artifact(sha256=hashlib.sha256(data).digest(), size_bytes=len(data), broadcast_id=number)
             for number, data in (broadcasts or {}).items()
         ]
-        command = scalar_arrow(function, StringType(), artifacts=listed)
+        command = self._command(function, listed)
         command.task.owner.application_id = application
-        schema, self._row = ipc_parts(_ROW.schema, [_ROW])
+        (schema,) = ipc_parts(self.schema, [])
         self._asked = 0
         self._schema = b""
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -60,10 +63,14 @@ class Exchange:
         )
         self._next("admitted")
 
+    def _command(self, function: Callable[[Any], Any], artifacts: Any) -> ExchangeCommand:
+        return scalar_arrow(function, StringType(), artifacts=artifacts)
+
     def ask(self) -> str:
         """The function's answer to one more row; raises BrokenExchangeError."""
         self._asked += 1
-        self._requests.put(numbered(*self._row, self._asked))
+        (_, row) = ipc_parts(_ROW.schema, [_ROW])
+        self._requests.put(numbered(*row, self._asked))
         return str(self._batch(self._next("sequence")).column(0)[0].as_py())
 
     def keep_alive(self) -> None:
@@ -73,6 +80,9 @@ class Exchange:
     def finish(self) -> None:
         """End the exchange; raises BrokenExchangeError."""
         self._requests.put(finishing(self._asked, self._asked))
+        self._end()
+
+    def _end(self) -> None:
         self._requests.put(None)
         self._next("finish")
         # One that is given up now ends with its worker.

@@ -48,7 +48,10 @@ _VICTIMS_BROADCAST, _OWN_BROADCAST = 1, 2
 
 
 class PoolUnderAttack:
-    """A pool of `workers`; a victim's exchange holds one of them where there are two."""
+    """A pool of `workers`; a victim's exchange holds one of them where there are two.
+
+    Attempts run in exchanges of the kind `attacks_in`.
+    """
 
     def __init__(
         self,
@@ -56,8 +59,10 @@ class PoolUnderAttack:
         workers: int,
         *arguments: str,
         constants: Mapping[str, object] = NOTHING,
+        attacks_in: type[Exchange] = Exchange,
         **process: Any,
     ) -> None:
+        self._attacks_in = attacks_in
         self._token = secrets.token_hex(16)
         self._authority = Authority(directory / "certificates")
         identity = self._authority.identity("127.0.0.1")
@@ -157,7 +162,8 @@ class PoolUnderAttack:
         """What the attempt came to in an exchange of its own."""
         own = {_OWN_BROADCAST: pickle.dumps(b"own")} if application == _ATTACKER else None
         try:
-            with self._exchange(application, carried(attempt, self.surroundings), own) as exchange:
+            function = carried(attempt, self.surroundings)
+            with self._exchange(application, function, own, self._attacks_in) as exchange:
                 verdict = verdict_of(exchange.ask())
         except BrokenExchangeError as error:
             return Verdict(died=True, ended=str(error))
@@ -197,8 +203,10 @@ class PoolUnderAttack:
         for end in self._terminal:
             os.close(end)
 
-    def _exchange(self, application: str, function: Callable[[Any], Any], broadcasts: Any) -> Exchange:
-        return Exchange(self._channel, self._token, application, function, broadcasts)
+    def _exchange(
+        self, application: str, function: Callable[[Any], Any], broadcasts: Any, kind: type[Exchange] = Exchange
+    ) -> Exchange:
+        return kind(self._channel, self._token, application, function, broadcasts)
 
 
 def _is_well(_: Any) -> str:

@@ -49,7 +49,9 @@ def look(x, secret_in_two=("nobody else's", " business")):
         "extra modules": [name for name in sys.modules if name.startswith("left_behind")],
         "variable": os.environ.get("LEFT_BEHIND"),
         "threads": threading.active_count(),
-        "memory": any(isinstance(each, list) and secret in each for each in gc.get_objects() if type(each) is list),
+        "memory": any(
+            type(item) is str and item == secret for each in gc.get_objects() if type(each) is list for item in each
+        ),
     }
     return pa.array([json.dumps(seen)] * len(x))
 
@@ -77,7 +79,7 @@ def leave_a_thread(x):
     import time
 
     threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
-    return x
+    return x.cast("string")
 
 
 def command_of(application: str, function=look, tenant_session: str = "") -> exchange_pb2.ExchangeCommand:

@@ -31,7 +31,7 @@ def look_around(x):
 
     import pyarrow as pa
     from pyspark.accumulators import _accumulatorRegistry
-    from pyspark.core.broadcast import _broadcastRegistry
+    from pyspark.broadcast import _broadcastRegistry
 
     seen = {
         "pid": os.getpid(),
@@ -60,7 +60,7 @@ def make_a_mess(x):
     import warnings
 
     from pyspark.accumulators import AddingAccumulatorParam, _deserialize_accumulator
-    from pyspark.core.broadcast import _broadcastRegistry
+    from pyspark.broadcast import _broadcastRegistry
 
     os.environ["SECRET"] = "left behind"
     sys.path.insert(0, "/elsewhere")

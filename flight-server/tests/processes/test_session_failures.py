@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pool_driver import Reply, Zygotes, batches_of, exchange, numbers, running_pool
 from pyspark.sql.types import LongType, StringType
@@ -25,6 +26,7 @@ from updraft_server.ipc.frame_stream import PeerClosedError
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.interface import until
 from updraft_server.pool.leases import LeaseOutcome
+from updraft_server.worker.pyspark.adapters import minor_version
 
 
 async def failing(
@@ -88,6 +90,7 @@ async def test_a_simplified_traceback_has_only_the_users_frames(zygotes: Zygotes
     assert error.traceback.count('File "') == 1
 
 
+@pytest.mark.skipif(minor_version(pyspark.__version__) < (4, 0), reason="Spark 3.5 hides no traceback")
 async def test_a_hidden_traceback_is_the_message_alone(zygotes: Zygotes) -> None:
     error = await failing(zygotes, scalar_arrow(fail_with(KeyError("x")), environment={"SPARK_HIDE_TRACEBACK": "1"}))
     assert error.traceback == "KeyError: 'x'\n"

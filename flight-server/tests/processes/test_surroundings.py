@@ -42,7 +42,7 @@ def broadcast_sum(number: int) -> exchange_pb2.ExchangeCommand:
 
     def total(x):
         import pyarrow as pa
-        from pyspark.core.broadcast import _broadcastRegistry
+        from pyspark.broadcast import _broadcastRegistry
 
         value = _broadcastRegistry[number].value
         value.append(1)
@@ -71,7 +71,7 @@ async def test_a_broadcast_that_a_function_does_not_use_is_forgotten(zygotes: Zy
 
     def known(x):
         import pyarrow as pa
-        from pyspark.core.broadcast import _broadcastRegistry
+        from pyspark.broadcast import _broadcastRegistry
 
         return pa.array([len(_broadcastRegistry)])
 

@@ -36,6 +36,11 @@ class Client:
         self._sent = deque(batch([piece]) for piece in sent)
         self.got: list[tuple[int, bytes | None, int]] = []
 
+    descriptor = -1
+
+    def acknowledge(self) -> None:
+        """Nothing here waits for it."""
+
     def take(self) -> RequestBatch | None:
         return RequestBatch(self._sent.popleft()) if self._sent else None
 

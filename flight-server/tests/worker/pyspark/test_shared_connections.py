@@ -12,15 +12,19 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 import pyarrow as pa
+import pyspark
 import pytest
 
 from updraft.errors import ProtocolError, UpdraftError
 from updraft_server.worker.exchange import RequestBatch
+from updraft_server.worker.pyspark.adapters import minor_version
 from updraft_server.worker.pyspark.connect_server import ConnectServer
 from updraft_server.worker.pyspark.connections import RUNNER, SCHEMA
 from updraft_server.worker.pyspark.shared_connections import SharedConnections
 
-pytest.importorskip("pyspark.sql.connect.streaming", reason="before Spark 4.0 no tunnel serves its workers")
+pytestmark = pytest.mark.skipif(
+    minor_version(pyspark.__version__) < (4, 0), reason="before Spark 4.0 no tunnel serves its workers"
+)
 
 _HANG_SECONDS = 30
 _CONNECT = """
