@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkFiles
+from pyspark import SparkContext, SparkFiles
 
 from tests.support.spark import ENDPOINT, local_spark
 from tests.workers.sides import LAUNCHER, PLUGIN
@@ -28,6 +28,15 @@ def asleep(row: bytes) -> bytes:
     return row
 
 
+def starts_python(context: SparkContext) -> bool:
+    """Return whether the driver's JVM, whose namespace the executor shares, can start a Python."""
+    try:
+        runtime = context._jvm.java.lang.Runtime.getRuntime()
+        return bool(runtime.exec("python3 -V").waitFor() == 0)
+    except Exception:
+        return False
+
+
 def main(endpoint: str, directory: Path) -> dict[str, Any]:
     """Return the outcomes."""
     confs = {"spark.master": "local-cluster[1,2,1024]", "spark.executor.memory": "1g", "spark.plugins": PLUGIN}
@@ -36,7 +45,7 @@ def main(endpoint: str, directory: Path) -> dict[str, Any]:
     value = context.broadcast("value")
     # One worker runs both jobs. It keeps the value, whose file Spark deletes in between.
     one = context.parallelize(range(2), 1).map(lambda _: value.value)
-    found: dict[str, Any] = {"broadcast": one.collect()}
+    found: dict[str, Any] = {"python": starts_python(context), "broadcast": one.collect()}
     value.unpersist(blocking=True)
     found["unpersisted"] = one.collect()
     (directory / "named.txt").write_text("named")

@@ -7,12 +7,13 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.support.paths import PYTHON, REPOSITORY
 from tests.support.spark import ENDPOINT, SHORT_LIVED_JVM
+from tests.workers import no_python
 from tests.workers.scenario import SCENARIOS
 
 LAUNCHER = REPOSITORY / "spark-connector/python/src/updraft_spark/bin/updraft-python"
@@ -61,6 +62,7 @@ class Side:
     python: Path
     connector: bool
     confs: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, names: Sequence[str]) -> dict[str, Outcome]:
         """Run the scenarios. If an application ends early, another one goes on after the scenario that ended it."""
@@ -84,7 +86,7 @@ class Side:
             application = subprocess.Popen(
                 [PYTHON, "-m", "tests.workers.application", self._request, self._results],
                 cwd=REPOSITORY,
-                env={**os.environ, **_VARIABLES, "TMPDIR": str(self.directory)},
+                env={**os.environ, **_VARIABLES, **self.environment, "TMPDIR": str(self.directory)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -124,4 +126,4 @@ def stock_side(directory: Path) -> Side:
 def updraft_side(directory: Path, endpoint: str) -> Side:
     """Return the side whose workers run on the pool at `endpoint`."""
     confs = {ENDPOINT: endpoint, "spark.plugins": PLUGIN}
-    return Side(directory, LAUNCHER, True, confs)
+    return Side(directory, LAUNCHER, True, confs, no_python.environment())

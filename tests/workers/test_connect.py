@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tests.support.paths import PYTHON, REPOSITORY
 from tests.support.pool import LocalPool
+from tests.workers import no_python
 from tests.workers.connect_application import TOKEN
 
 _LONGEST_SECONDS = 240
@@ -25,7 +27,13 @@ def outcome(endpoint: str, directory: Path, names: Sequence[str]) -> dict[str, A
     module, result = "tests.workers.connect_application", Path(f"{directory}.json")
     command = [str(PYTHON), "-m", module, endpoint, str(directory), str(result), *names]
     done = subprocess.run(
-        command, cwd=REPOSITORY, capture_output=True, text=True, timeout=_LONGEST_SECONDS, check=False
+        command,
+        cwd=REPOSITORY,
+        env={**os.environ, **(no_python.environment() if endpoint else {})},
+        capture_output=True,
+        text=True,
+        timeout=_LONGEST_SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-5000:]
     return dict(json.loads(result.read_text()))

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
 from tests.support.paths import PYTHON, REPOSITORY
 from tests.support.pool import LocalPool
+from tests.workers import no_python
 
 _LONGEST_SECONDS = 180
 
@@ -19,10 +21,18 @@ def test_an_executor_sends_named_files_and_frees_workers(tmp_path: Path) -> None
         module = "tests.workers.executor_application"
         command = [str(PYTHON), "-m", module, pool.tcp_endpoint, str(tmp_path), str(result)]
         done = subprocess.run(
-            command, cwd=REPOSITORY, capture_output=True, text=True, timeout=_LONGEST_SECONDS, check=False
+            command,
+            cwd=REPOSITORY,
+            env={**os.environ, **no_python.environment()},
+            capture_output=True,
+            text=True,
+            timeout=_LONGEST_SECONDS,
+            check=False,
         )
     assert done.returncode == 0, done.stderr[-5000:]
     assert json.loads(result.read_text()) == {
+        # Where this user may mount.
+        "python": not no_python.environment(),
         "files": [["named.txt"], ["named.txt"]],
         "broadcast": ["value", "value"],
         "unpersisted": ["value", "value"],
