@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark Connect server and a client of it, whose foreachBatch functions and listeners run in Python workers."""
+"""Spark Connect server and a client of it, whose foreachBatch functions run in Python workers of the server."""
 
 from __future__ import annotations
 

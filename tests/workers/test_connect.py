@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""foreachBatch and listeners of Spark Connect, on stock and with their workers on a pool."""
+"""foreachBatch functions of Spark Connect, on stock and with their workers on a pool.
+
+Listeners of PySpark's clients since 4.0 run in the client's process, on both sides.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that are killed while tasks of an RDD compute on a pool: the job ends well, and nothing is left behind."""
+"""Processes that are killed while tasks of an RDD compute on a pool: the job succeeds and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Application:
         return found
 
     def launchers(self) -> list[psutil.Process]:
-        """Return the processes that `updraft-python` has become, which Spark takes for a daemon and its workers."""
+        """Return the launcher's processes, which Spark treats as a daemon and its workers."""
         return [child for executor in self.executors() for child in executor.children()]
 
     def victim(self, name: str) -> psutil.Process:

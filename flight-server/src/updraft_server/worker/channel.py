@@ -8,6 +8,7 @@ with the body on a 64-byte boundary, so that Arrow reads it without a copy.
 import os
 import socket
 import struct
+import threading
 from typing import NamedTuple, NoReturn
 
 import pyarrow as pa
@@ -51,6 +52,8 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+        # Several threads may send, each of them whole frames.
+        self._sending = threading.Lock()
         self._header = bytearray(HEADER_BYTES)
         self._header_view = memoryview(self._header)
 
@@ -90,8 +93,9 @@ class Channel:
         """Send one frame; blocks while the front's socket buffer is full."""
         pieces = [memoryview(piece) for piece in encode(kind, app_metadata, data_header, data_body)]
         try:
-            while pieces:
-                pieces = after(pieces, self._socket.sendmsg(pieces))
+            with self._sending:
+                while pieces:
+                    pieces = after(pieces, self._socket.sendmsg(pieces))
         except ConnectionError:
             self.leave()
 

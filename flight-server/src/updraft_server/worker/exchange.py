@@ -89,6 +89,8 @@ class Exchange:
         self.state = InputState.OPEN
         self.plain = False
         self.failure: UpdraftError | None = None
+        self.retires_worker = False
+        """Whether the worker has to be replaced after the exchange, because the function leaves something in it."""
         """First error that the worker itself raised. It takes precedence over whatever the function raises after it."""
         self.consumed = 0
         """Number of the last batch that the function took."""
@@ -192,7 +194,7 @@ class Exchange:
             raise
 
     def acknowledge(self) -> None:
-        """Tell the client that all batches so far have been taken, unless it knows. `take` does so too."""
+        """Send credit for the batches taken since the last message, if there are any. `take` also does this."""
         if self._consumed_sent < self.consumed:
             self._send_credit()
 

@@ -122,7 +122,7 @@ class Worker:
             return self._failed(error, exchange)
         self._exchanges += 1
         worn_out = self._exchanges == self._settings.max_exchanges_per_worker or not self._ownership.is_lasting
-        worn_out = worn_out or self._model_channel.is_lost
+        worn_out = worn_out or self._model_channel.is_lost or exchange.retires_worker
         reusable = not worn_out and exchange.state is InputState.ENDED and _restored(before)
         return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
 

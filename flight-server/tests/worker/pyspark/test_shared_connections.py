@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import resource
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -15,7 +18,7 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from updraft.errors import ProtocolError, UpdraftError
+from updraft.errors import InternalError, ProtocolError, UpdraftError
 from updraft_server.worker.exchange import RequestBatch
 from updraft_server.worker.pyspark.adapters import minor_version
 from updraft_server.worker.pyspark.connect_server import ConnectServer
@@ -43,7 +46,7 @@ class Client:
 
     def __init__(self) -> None:
         self._arrivals, self._arrived = socket.socketpair()
-        self._sent: queue.Queue[RequestBatch | UpdraftError | None] = queue.Queue()
+        self._sent: queue.Queue[RequestBatch | Exception | None] = queue.Queue()
         self.got: queue.Queue[tuple[int, bytes]] = queue.Queue()
         self.acknowledged = 0
         self._taken = 0
@@ -63,7 +66,10 @@ class Client:
     def lie(self) -> None:
         self._put(ProtocolError("a lie"))
 
-    def _put(self, event: RequestBatch | UpdraftError | None) -> None:
+    def break_down(self) -> None:
+        self._put(MemoryError())
+
+    def _put(self, event: RequestBatch | Exception | None) -> None:
         self._sent.put(event)
         self._arrived.send(b"x")
 
@@ -80,7 +86,7 @@ class Client:
         event = self._sent.get(timeout=_HANG_SECONDS)
         self._taken += 1
         self._in_use.release()
-        if isinstance(event, UpdraftError):
+        if isinstance(event, Exception):
             raise event
         return event
 
@@ -159,6 +165,13 @@ def test_a_failure_reaches_every_thread(client: Client) -> None:
             connections.receive(RUNNER)
 
 
+def test_an_unexpected_failure_reaches_every_thread(client: Client) -> None:
+    connections = SharedConnections(client)
+    client.break_down()
+    with pytest.raises(InternalError, match="MemoryError"):
+        connections.receive(RUNNER)
+
+
 def test_nothing_is_sent_after_the_end(client: Client) -> None:
     connections = SharedConnections(client)
     client.end()
@@ -197,3 +210,26 @@ def test_another_process_is_not_served(client: Client, server: ConnectServer) ->
     other = subprocess.run([sys.executable, "-c", _CONNECT, server._name], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == "b''"
     assert client.got.empty()
+
+
+def test_a_shortage_of_descriptors_passes(client: Client, server: ConnectServer) -> None:
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first, second = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+    with first, second:
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, most))
+        try:
+            first.connect(f"\0{server._name}")
+            time.sleep(0.2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+        assert client.next() == (1, b"15002")
+        second.connect(f"\0{server._name}")
+        assert client.next() == (2, b"15002")
+        assert {client.next() if shut(each) else None for each in (first, second)} == {(1, b""), (2, b"")}
+
+
+def shut(each: socket.socket) -> bool:
+    each.shutdown(socket.SHUT_RDWR)
+    return True

@@ -1,74 +1,106 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark Connect server, as the modules for foreachBatch and listeners reach it through their worker exchange.
+"""Access to the Spark Connect server through a worker exchange, for foreachBatch and listeners.
 
-PySpark's client of Spark Connect speaks gRPC, so it needs an address. It gets that of an abstract Unix socket on which
-this process listens for itself. Sessions and channels stay in this process, so it serves no further exchange.
+PySpark's client of Spark Connect speaks gRPC, so it needs an address. It gets the address of an abstract Unix socket,
+on which this process accepts only its own connections. The process keeps the sessions and channels, so the pool
+replaces it after the exchange.
 """
 
+import errno
 import os
 import secrets
 import socket
 import struct
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from updraft.errors import UpdraftError
+from updraft.errors import FunctionRefusedError, UpdraftError
 from updraft_server.worker.pyspark.shared_connections import SharedConnections
 
 CONNECT_MODULES = "pyspark.sql.connect.streaming.worker."
-"""Prefix of the names of the modules whose functions have a session of Spark Connect."""
+"""Name prefix of the worker modules that use a Spark Connect session."""
 
 _URL = "SPARK_CONNECT_LOCAL_URL"
 _READ_BYTES = 256 * 1024
 _CREDENTIALS = struct.Struct("3i")
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ECONNABORTED)
+_SHORTAGE_SECONDS = 0.1
 
 
 class ConnectServer:
     """Unix socket whose connections lead to the Connect server at the URL in the environment."""
 
     def __init__(self, connections: SharedConnections) -> None:
-        """Listen, and let PySpark's channels to that URL connect here."""
+        """Listen, and redirect PySpark's channels for that URL to this socket; raises FunctionRefusedError."""
         self._connections = connections
         url = urlsplit(os.environ[_URL])
         self._address = str(url.port)
         self._name = f"updraft-connect-{secrets.token_hex(16)}"
-        self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(f"\0{self._name}")
-        self._listening.listen()
-        _redirect_channels(url.netloc, f"unix-abstract:{self._name}")
+        try:
+            self._listening = socket.socket(socket.AF_UNIX)
+            self._listening.bind(f"\0{self._name}")
+            self._listening.listen()
+        except PermissionError:
+            raise FunctionRefusedError(
+                "the pool's sandbox lets functions open no socket, so they cannot use a Spark Connect session"
+            ) from None
+        _redirect_channels(url.port, f"unix-abstract:{self._name}")
         threading.Thread(target=self._accept, name="connect-server", daemon=True).start()
 
     def _accept(self) -> None:
-        # Without descriptors, or once the exchange has failed, PySpark's client shall fail instead of waiting.
-        with self._listening, suppress(OSError, UpdraftError):
+        with self._listening:
             while True:
-                accepted, _ = self._listening.accept()
+                try:
+                    accepted, _ = self._listening.accept()
+                except OSError as error:
+                    if error.errno not in _SHORTAGES:
+                        return
+                    # The function has taken all descriptors, for now.
+                    time.sleep(_SHORTAGE_SECONDS)
+                    continue
+                # Another process must not use this session.
                 if _peer(accepted) == os.getpid():
-                    self._carry(accepted, self._connections.open(self._address))
+                    self._serve(accepted)
                 else:
-                    # Another process must not use this session.
                     accepted.close()
 
-    def _carry(self, accepted: socket.socket, number: int) -> None:
-        for carry in (self._to_server, self._to_client):
-            threading.Thread(target=carry, args=(accepted, number), name="connect-server", daemon=True).start()
+    def _serve(self, accepted: socket.socket) -> None:
+        """Carry the bytes of a connection. Without threads, memory or an exchange, close it."""
+        try:
+            number = self._connections.open(self._address)
+            for carry in (self._to_server, self._to_client):
+                threading.Thread(target=carry, args=(accepted, number), name="connect-server", daemon=True).start()
+        except (UpdraftError, RuntimeError, MemoryError):
+            _shut(accepted)
 
     def _to_server(self, accepted: socket.socket, number: int) -> None:
-        with suppress(OSError, UpdraftError):
+        try:
             while data := accepted.recv(_READ_BYTES):
                 self._connections.send(number, data)
-        with suppress(UpdraftError):
-            self._connections.end(number)
+        except (OSError, UpdraftError, MemoryError):
+            _shut(accepted)
+        finally:
+            with suppress(UpdraftError):
+                self._connections.end(number)
 
     def _to_client(self, accepted: socket.socket, number: int) -> None:
-        with suppress(OSError, UpdraftError):
+        try:
             while piece := self._connections.receive(number):
                 accepted.sendall(piece)
-        with suppress(OSError):
-            accepted.shutdown(socket.SHUT_RDWR)
-        accepted.close()
+        except (OSError, UpdraftError):
+            # PySpark's client sees the end.
+            return
+        finally:
+            _shut(accepted)
+            accepted.close()
+
+
+def _shut(accepted: socket.socket) -> None:
+    with suppress(OSError):
+        accepted.shutdown(socket.SHUT_RDWR)
 
 
 def _peer(connection: socket.socket) -> int:
@@ -77,18 +109,19 @@ def _peer(connection: socket.socket) -> int:
     return int(pid)
 
 
-def _redirect_channels(endpoint: str, target: str) -> None:
-    """Let PySpark's channels to `endpoint` connect to `target`."""
+def _redirect_channels(port: int | None, target: str) -> None:
+    """Let PySpark's channels to a port of this machine connect to `target`."""
     import grpc
     from pyspark.sql.connect.client.core import ChannelBuilder
 
+    endpoints = [f"{host}:{port}" for host in ("localhost", "127.0.0.1", "[::1]")]
     insecure, secure = ChannelBuilder._insecure_channel, ChannelBuilder._secure_channel
 
     def insecure_channel(builder: Any, wanted: str, **options: Any) -> Any:
-        return insecure(builder, target if wanted == endpoint else wanted, **options)
+        return insecure(builder, target if wanted in endpoints else wanted, **options)
 
     def secure_channel(builder: Any, wanted: str, credentials: Any, **options: Any) -> Any:
-        if wanted != endpoint:
+        if wanted not in endpoints:
             return secure(builder, wanted, credentials, **options)
         # PySpark's credentials are for a local TCP connection.
         local = grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)

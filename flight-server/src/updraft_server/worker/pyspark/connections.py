@@ -129,7 +129,7 @@ class Connections:
             pass
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Drop everything that is sent from now on."""
         self._is_closed = True
 
     def _take(self) -> bool:

@@ -2,7 +2,7 @@
 """Services of Spark's process that PySpark's worker calls over loopback: barrier stages and the state of streams.
 
 In a worker exchange, these calls travel through the exchange. PySpark opens sockets for them in a few places, which
-`HostServices` patches. Workers never see Spark's secrets: the client authenticates for them.
+`HostServices` patches. Workers do not see the secrets of these services: the client authenticates for them.
 """
 
 import contextlib

@@ -4,7 +4,7 @@
 import select
 import threading
 
-from updraft.errors import UpdraftError
+from updraft.errors import InternalError, UpdraftError
 from updraft_server.ipc.frames import Buffer
 from updraft_server.worker.pyspark.connections import Batches, Connections
 
@@ -12,12 +12,12 @@ from updraft_server.worker.pyspark.connections import Batches, Connections
 class SharedConnections(Connections):
     """Connections that any thread may use.
 
-    A thread of its own receives for all others. The exchange is only ever used by one thread at a time: that thread
-    takes a batch only when one has begun to arrive, so it does not keep senders waiting.
+    A separate thread receives for all others. A lock admits one thread at a time to the exchange. The receiver takes
+    the lock only once a batch has begun to arrive, so senders do not wait for the client.
     """
 
     def __init__(self, batches: Batches) -> None:
-        """Start to receive. The thread ends with the client's last batch, or with the process."""
+        """Start to receive. The thread ends with the client's last batch, an error or the process."""
         super().__init__(batches)
         self._changed = threading.Condition()
         self._error: UpdraftError | None = None
@@ -62,7 +62,7 @@ class SharedConnections(Connections):
             super().finish(unread_bytes)
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Drop everything that is sent from now on."""
         with self._changed:
             super().close()
 
@@ -71,13 +71,17 @@ class SharedConnections(Connections):
         arrivals.register(self._batches.descriptor, select.POLLIN)
         has_more = True
         while has_more:
-            with self._changed:
-                # The client may wait for this before it sends more.
-                self._batches.acknowledge()
-            arrivals.poll()
-            with self._changed:
-                try:
+            try:
+                with self._changed:
+                    # The client may wait for this before it sends more.
+                    self._batches.acknowledge()
+                arrivals.poll()
+                with self._changed:
                     has_more = self._take()
-                except UpdraftError as error:
-                    self._error, has_more = error, False
-                self._changed.notify_all()
+                    self._changed.notify_all()
+            except BaseException as error:  # nobody else would learn of it
+                with self._changed:
+                    unknown = InternalError(f"the exchange cannot be read: {error!r}")
+                    self._error = error if isinstance(error, UpdraftError) else unknown
+                    self._changed.notify_all()
+                return

@@ -81,10 +81,12 @@ def load_module(name: str) -> ModuleType:
     if name.startswith(_PACKAGE):
         try:
             module = importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            # A package that the module needs is another matter.
-            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise
+        except ImportError as error:
+            is_module = isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}.")
+            if not is_module:
+                raise FunctionRefusedError(
+                    f"this pool cannot run {name}: {error}: install the package where the pool runs"
+                ) from error
         else:
             if callable(getattr(module, "main", None)):
                 return module

@@ -3,18 +3,18 @@ package io.updraft.spark.workers
 
 import java.net.URI
 
-/** Spark Connect server of this process, one of whose sessions a worker uses: that of foreachBatch
-  * or of a listener.
+/** Spark Connect server in this process. A worker that runs foreachBatch or a listener uses one of
+  * its sessions.
   *
   * @param url
-  *   URL without the token: PySpark's worker prints it
+  *   URL without the token, because PySpark's worker prints the URL
   */
 private[workers] final case class ConnectServer(url: String, token: Option[String]) {
 
   /** Port on the loopback address. */
   def port: Int = new URI(url.takeWhile(_ != ';')).getPort
 
-  /** Variables from which PySpark's worker knows the server. */
+  /** Variables that tell PySpark's worker where the server is. */
   def environment: Map[String, String] =
     Map(ConnectServer.Url -> url) ++ token.map(ConnectServer.Token -> _)
 }
@@ -28,7 +28,9 @@ private[workers] object ConnectServer {
   /** Whether functions of a worker module use a session of Spark Connect. */
   def servesModule(module: String): Boolean = module.startsWith(Modules)
 
-  /** Return the server that Spark has named to the worker; None if its module uses none. */
+  /** Return the server whose URL Spark gave the worker; None if the worker's module uses no
+    * session.
+    */
   def of(process: LaunchedProcess): Option[ConnectServer] =
     process.environment.get(Url).filter(_ => servesModule(process.workerModule)).map { named =>
       val (tokens, rest) = named.split(';').toSeq.partition(_.startsWith(TokenParameter))

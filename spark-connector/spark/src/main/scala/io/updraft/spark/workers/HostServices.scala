@@ -3,6 +3,7 @@ package io.updraft.spark.workers
 
 import java.io.IOException
 import java.nio.ByteBuffer
+import java.nio.channels.ClosedSelectorException
 import java.nio.charset.StandardCharsets.UTF_8
 
 import scala.collection.mutable
@@ -10,8 +11,9 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
 
-/** Services of this process that a worker on the pool calls: barrier stages and the state of
-  * streams. A worker may only connect to services that Spark announced to this worker.
+/** Services of this process that a worker on the pool calls: barrier stages, the state of streams
+  * and, for foreachBatch and listeners, the Spark Connect server. A worker may only connect to
+  * services that Spark announced to this worker.
   *
   * @param known
   *   services with their secrets, by port or path
@@ -23,6 +25,9 @@ private[workers] final class HostServices(
   private val secrets = mutable.Map(known.toSeq: _*)
   private val connections = mutable.Map.empty[Int, LoopbackConnection]
   private var isClosed = false
+
+  /** Number of connections that have a thread. */
+  private var reserved = 0
 
   /** Number of the last connection that the worker has opened. */
   private var opened = 0
@@ -40,7 +45,10 @@ private[workers] final class HostServices(
   def accept(number: Int, data: ByteBuffer)(answer: ByteBuffer => Boolean): Unit =
     synchronized(connections.get(number)) match {
       case Some(connection) =>
-        if (data.hasRemaining) connection.write(data) else end(number, connection)
+        if (!data.hasRemaining) end(number, connection)
+        else
+          try connection.write(data)
+          catch { case HostServices.Lost(e) => lose(number, connection, e) }
       case None if number == opened + 1 && data.hasRemaining =>
         open(number, UTF_8.decode(data).toString, answer)
       case None if number <= opened => // The service has closed the connection, too.
@@ -55,20 +63,45 @@ private[workers] final class HostServices(
         s"the worker asked to connect to $address, which Spark did not announce to it"
       )
     ))
-    if (synchronized(connections.size) >= HostServices.MostConnections) {
+    if (!reserve()) {
       throw new IOException(
         s"the worker keeps ${HostServices.MostConnections} connections to Spark open, and asked for another one"
       )
     }
-    val connection = connect(address, secret)
     opened = number
+    val connection =
+      try Some(connect(address, secret))
+      catch {
+        case NonFatal(e) =>
+          logWarning(s"A worker cannot connect to $address: $e")
+          None
+      }
     val isOpen = synchronized {
-      if (!isClosed) connections.update(number, connection)
+      if (!isClosed) connection.foreach(connections.update(number, _))
       !isClosed
     }
-    if (isOpen)
-      DaemonThread.start("updraft-worker-service")(forward(number, connection, answer)): Unit
-    else connection.close()
+    if (!isOpen) connection.foreach(_.close())
+    // Not in this thread, which alone makes room for answers.
+    DaemonThread.start("updraft-worker-service")(serve(number, connection, answer)): Unit
+  }
+
+  private def serve(
+      number: Int,
+      connection: Option[LoopbackConnection],
+      answer: ByteBuffer => Boolean
+  ): Unit =
+    try {
+      connection.foreach(forward(number, _, answer))
+      answer(ByteBuffer.allocate(0)): Unit
+    } finally synchronized(reserved -= 1)
+
+  /** Count one more connection. A connection counts until its thread has ended, because a worker
+    * may take nothing and close it. Return false if there are too many.
+    */
+  private def reserve(): Boolean = synchronized {
+    val isFree = reserved < HostServices.MostConnections
+    if (isFree) reserved += 1
+    isFree
   }
 
   private def connect(address: String, secret: Option[String]): LoopbackConnection = {
@@ -83,7 +116,7 @@ private[workers] final class HostServices(
     }
   }
 
-  /** Send what a service writes to the worker, and then the end of its stream. */
+  /** Send what a service writes to the worker. */
   private def forward(
       number: Int,
       from: LoopbackConnection,
@@ -98,10 +131,14 @@ private[workers] final class HostServices(
       }
     } catch {
       case NonFatal(e) => logDebug(s"connection $number of a worker to Spark has ended: $e")
-    } finally {
+    } finally
       end(number, from)
-      answer(ByteBuffer.allocate(0)): Unit
-    }
+  }
+
+  /** Close a connection that the service has closed. Its thread tells the worker. */
+  private def lose(number: Int, connection: LoopbackConnection, cause: Throwable): Unit = {
+    logDebug(s"connection $number of a worker to Spark is lost: $cause")
+    end(number, connection)
   }
 
   private def end(number: Int, connection: LoopbackConnection): Unit = {
@@ -121,6 +158,16 @@ private[workers] final class HostServices(
 private object HostServices {
   private val BufferBytes = 64 << 10
 
-  /** Most connections of one worker that are open at once. PySpark opens one at a time. */
-  private val MostConnections = 8
+  /** Most connections of one worker at once. State and barriers need one, and each session that a
+    * function makes of the Spark Connect server may need another.
+    */
+  private val MostConnections = 32
+
+  /** A connection that the other side, or another thread, has closed. */
+  private object Lost {
+    def unapply(error: Throwable): Option[Throwable] = error match {
+      case _: IOException | _: ClosedSelectorException => Some(error)
+      case _ => None
+    }
+  }
 }

@@ -37,6 +37,8 @@ final case class BroadcastChanges(added: Map[Long, String], removed: Set[Long])
   *   version of the driver's Python, as "major.minor"
   * @param task
   *   task; None for a worker that the driver uses to plan
+  * @param session
+  *   id of the Spark Connect session that the worker uses
   * @param services
   *   services of this process that the worker may call, with their secrets, by port or path
   * @param hasLateService
@@ -48,6 +50,7 @@ final case class BroadcastChanges(added: Map[Long, String], removed: Set[Long])
 final case class WorkerHeader(
     pythonVersion: String,
     task: Option[WorkerTask],
+    session: Option[String],
     includes: Seq[String],
     broadcasts: BroadcastChanges,
     services: Map[String, Option[String]],
@@ -95,16 +98,25 @@ object WorkerHeader {
         else (Seq.empty, NoBroadcasts)
       val isStateful = module == StateModule
       if (isStateful) copy.block() // The pickled function.
-      WorkerHeader(version, None, includes, changes, Map.empty, isStateful, copy.bytes)
+      WorkerHeader(version, None, None, includes, changes, Map.empty, isStateful, copy.bytes)
     }
   }
 
   /** Copy the version of Python, the id of the session, and the pickled function. */
   private def ofSession(copy: HeaderCopy): WorkerHeader = {
     val version = copy.text()
-    copy.text(): Unit
+    val session = copy.text()
     copy.block()
-    WorkerHeader(version, None, Seq.empty, NoBroadcasts, Map.empty, false, copy.bytes)
+    WorkerHeader(
+      version,
+      None,
+      Some(session),
+      Seq.empty,
+      NoBroadcasts,
+      Map.empty,
+      false,
+      copy.bytes
+    )
   }
 
   /** Read the port or the path of a service, and copy it. */
@@ -133,7 +145,7 @@ object WorkerHeader {
     val includes = files(copy)
     val changes = broadcasts(copy)
     val state = stateServer(copy, layout)
-    WorkerHeader(version, Some(task), includes, changes, barrier ++ state, false, copy.bytes)
+    WorkerHeader(version, Some(task), None, includes, changes, barrier ++ state, false, copy.bytes)
   }
 
   private def jsonTask(copy: HeaderCopy): (WorkerTask, Services) = {

@@ -59,7 +59,7 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
       .setProtocolVersion(Exchange.PROTOCOL_VERSION)
       .setSession(function)
       .setPayload(payload.toByteString)
-      .setTask(identity(header.task))
+      .setTask(identity(header))
       .setLimits(limits)
     WorkerRequest(settings.clientOptions, command.build(), artifacts)
   }
@@ -69,10 +69,10 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
     .setWorkerModule(WorkerModule.newBuilder().setName(process.workerModule))
     .build()
 
-  private def identity(task: Option[WorkerTask]): v1.TaskIdentity = {
-    val identity =
-      v1.TaskIdentity.newBuilder().setOwner(TaskIdentities.owner(session.getOrElse("")))
-    task match {
+  private def identity(header: WorkerHeader): v1.TaskIdentity = {
+    val owner = TaskIdentities.owner(header.session.orElse(session).getOrElse(""))
+    val identity = v1.TaskIdentity.newBuilder().setOwner(owner)
+    header.task match {
       case Some(known) =>
         identity
           .setStageId(known.stageId)

@@ -137,6 +137,7 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     val bytes = new Written().text("3.11").text("a session").text("pickled").toBytes
     val header = read("4.3.0", bytes, module)
     assert(header.pythonVersion == "3.11" && header.task.isEmpty && header.services.isEmpty)
+    assert(header.session.contains("a session"))
     assert(header.bytes.sameElements(bytes))
   }
 
