@@ -65,6 +65,9 @@ class Writer:
         caps.show_in(self.metrics)
         pinned_bytes = self._library_bytes + staging_bytes if isinstance(self._gpu, Gpu) else 0
         receivers = number_of_receivers(len(os.sched_getaffinity(0)))
+        if settings.listen_address is None:
+            # Only a port can be shared.
+            receivers = min(receivers, 1)
         limits = _quota_limits(settings, pinned_bytes=pinned_bytes, receivers_bytes=receivers * RECEIVER_BYTES)
         self.quota = Quota(limits, caps=caps)
         self.files = OpenFiles(
@@ -178,8 +181,7 @@ class Writer:
             memory.trim()
 
         quota.on_growth = trim
-        # Only a port can be shared.
-        return Receivers(self._settings, memory, number if self._settings.listen_address is not None else 1)
+        return Receivers(self._settings, memory, number)
 
     def _found_gpu(self, staging_bytes: int) -> Gpu | Reason:
         settings = self._settings

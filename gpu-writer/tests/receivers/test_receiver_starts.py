@@ -22,6 +22,9 @@ from running_writer import RunningWriter, wait_for
 from updraft.errors import PoolUnavailableError
 from updraft.service.child import Child
 from updraft.service.lifecycle import StartError
+from updraft.service.listeners import ListenError
+from updraft_writer.receivers.frames import Kind
+from updraft_writer.receivers.receivers import _Receiver
 from updraft_writer.settings import ServeSettings
 from updraft_writer.writer import Writer
 
@@ -64,6 +67,12 @@ def stop_each(pids: list[int], monkeypatch: pytest.MonkeyPatch, *, times: int) -
     monkeypatch.setattr(f"{RECEIVERS_MODULE}.Child", start)
 
 
+def refuse(receiver: _Receiver, _kind: Kind, _payload: bytes) -> None:
+    """Let a receiver that serves be one that cannot."""
+    receiver._listening.set_exception(ListenError("the certificate cannot be used"))
+    receiver.child.kill()
+
+
 async def run(settings: ServeSettings) -> None:
     await Writer(settings).run()
 
@@ -100,6 +109,52 @@ def test_one_of_two_writers_that_start_at_once_gets_the_address(writer: RunningW
     asyncio.run(both())
 
 
+def test_a_receiver_that_cannot_start_again_leaves_the_others_alone(
+    tmp_path: Path, started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{RECEIVERS_MODULE}._RETRY_SECONDS", 0.05)
+    with writer_with_receivers(tmp_path) as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr(_Receiver, "_hear", refuse)
+            killed = started[0]
+            os.kill(killed, signal.SIGKILL)
+            wait_for(lambda: len(started) >= RECEIVERS + 4, "several starts")
+            assert not receivers_of(writer).failed.done()
+            assert len(receivers_of(writer).open_calls) == RECEIVERS - 1
+        wait_for(lambda: is_over(receivers_of(writer), killed), "the start of another receiver")
+
+
+def test_a_writer_without_any_receiver_ends_and_says_why(
+    tmp_path: Path, started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constants = {"LEAST_CORES": 1, "LEAST_RECEIVERS": RECEIVERS, "MOST_RECEIVERS": RECEIVERS}
+    for name, value in constants.items():
+        monkeypatch.setattr(f"updraft_writer.receivers.{name}", value)
+    monkeypatch.setattr(f"{RECEIVERS_MODULE}._RETRY_SECONDS", 0.05)
+    values: dict[str, Any] = {
+        "listen": "127.0.0.1:0",
+        "admin_listen": "",
+        "metrics_listen": "",
+        "root": (str(tmp_path),),
+    }
+
+    async def lose_all() -> None:
+        writer = Writer(ServeSettings(**values).with_free_ports())
+        running = asyncio.create_task(writer.run())
+        assert writer.receivers is not None
+        for _ in range(600):
+            if len(writer.receivers.open_calls) == RECEIVERS:
+                break
+            await asyncio.sleep(0.05)
+        monkeypatch.setattr(_Receiver, "_hear", refuse)
+        for pid in writer.receivers.open_calls:
+            os.kill(pid, signal.SIGKILL)
+        await asyncio.wait_for(running, 60)
+
+    with pytest.raises(StartError, match="the certificate cannot be used"):
+        asyncio.run(lose_all())
+
+
 def test_a_receiver_that_hangs_in_its_start_ends_the_writer(
     writer: RunningWriter, started: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +163,29 @@ def test_a_receiver_that_hangs_in_its_start_ends_the_writer(
     settings = writer.settings.model_copy(update={"listen": "127.0.0.1:0"}).with_free_ports()
     with pytest.raises(StartError, match="did not serve within"):
         asyncio.run(run(settings))
+
+
+def test_the_death_of_a_receiver_while_the_writer_is_busy_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch may look at a receiver that has just been reaped."""
+    end = Child.end
+    with writer_with_receivers(tmp_path) as writer:
+        loop = writer._loop
+
+        def end_then_wait(child: Child) -> int:
+            code = end(child)
+            # Longer than the watch sleeps.
+            loop.call_soon_threadsafe(time.sleep, 1.2)
+            time.sleep(0.1)
+            return code
+
+        killed = next(iter(receivers_of(writer).open_calls))
+        with monkeypatch.context() as patch:
+            patch.setattr(Child, "end", end_then_wait)
+            os.kill(killed, signal.SIGKILL)
+            wait_for(lambda: is_over(receivers_of(writer), killed), "the start of another receiver")
+        assert not receivers_of(writer).failed.done()
 
 
 def test_a_replacement_that_hangs_in_its_start_is_replaced(

@@ -17,7 +17,6 @@ from running_writer import RunningWriter, gated_storage, wait_for
 
 from updraft.client.remote_file import RemoteFile
 from updraft.errors import PoolUnavailableError, UpdraftError
-from updraft.service.child import Crashes
 from updraft_writer.receivers.frames import Kind
 from updraft_writer.receivers.relay import Relay
 
@@ -152,7 +151,7 @@ def test_a_receiver_that_dies_at_any_step_leaves_nothing_held(
     writer.becomes_empty()
     wait_for(lambda: receivers.memory.used_bytes == 0, "the release of the shared memory")
     assert not path.exists() or pq.read_table(path).num_rows == 2 * LARGE_BATCH.num_rows
-    receivers._crashes = Crashes()
+    receivers._crashes.clear()
 
 
 def test_a_stopped_receiver_is_replaced(writer: RunningWriter, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receivers: processes that hold the clients' connections of a writer with many cores.
+"""Receivers: processes that accept client connections for a writer on a machine with many cores.
 
 A receiver terminates gRPC: it takes messages off the network and passes them on to the writer's process over a
 socket. It places bodies in memory that both processes share. All decisions stay in the writer's process: credentials,
@@ -10,13 +10,13 @@ most one message for each call.
 """
 
 LEAST_CORES = 16
-"""Cores from which a writer has receivers. One process was seen to be the limit on 16 cores."""
+"""Fewest cores with which a writer starts receivers."""
 LEAST_RECEIVERS = 2
 MOST_RECEIVERS = 8
 _CORES_FOR_A_RECEIVER = 4
 
 RECEIVER_BYTES = 64 << 20
-"""Memory of an idle receiver, which the computed quota leaves free."""
+"""Memory of an idle receiver. The computed quota is smaller by this for each receiver."""
 
 
 def number_of_receivers(cores: int) -> int:

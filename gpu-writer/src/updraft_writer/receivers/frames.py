@@ -40,7 +40,7 @@ class Kind(enum.IntEnum):
     ENDED = 9
     """The call is over, and the receiver no longer writes into its place."""
     OVERSIZED = 10
-    """The client's next message has more than MOST_INLINE_BYTES besides a body; their number."""
+    """The client's next message has more than MOST_INLINE_BYTES besides its body; the payload is their number."""
     # From the writer's process.
     READ = 16
     """Send the client's next message."""
@@ -55,7 +55,7 @@ class Kind(enum.IntEnum):
     CLEAN = 21
     """Return freed memory to the system."""
     TAKEN = 22
-    """The writer's process has taken note of the call."""
+    """The writer's process has received the CALL."""
     STOP = 23
     """Accept no more calls, end open calls after the seconds in this JSON, then exit."""
 
@@ -65,7 +65,7 @@ INLINE_BYTES = 64 << 10
 MOST_INLINE_BYTES = 16 << 20
 """Most bytes of a message besides its body. The headers of ten thousand columns take about 1 MiB."""
 MOST_NEW_CALLS = 256
-"""Most calls of a receiver that the writer's process has not taken. More of them wait in the receiver."""
+"""Most calls that a receiver has announced and the writer's process has not received. Further ones wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Status:
 
 
 class StartUp(NamedTuple):
-    """Facts that a receiver inherits from the writer's process."""
+    """Start parameters that a receiver inherits from the writer's process."""
 
     settings: str
     """JSON of `ServeSettings`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Set of free ranges of a memory, which a client's choice of sizes must not make slow."""
+"""Set of free ranges. Its operations stay fast whatever sizes clients choose."""
 
 import bisect
 

@@ -10,7 +10,6 @@ import ctypes
 import itertools
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -46,7 +45,7 @@ class Receiver:
         self._address = address
         self._calls: dict[int, _Call] = {}
         self._numbers = itertools.count(1)
-        # Counts calls that the writer's process has not taken, ended ones too.
+        # One slot for each CALL without its TAKEN, even if the call has ended.
         self._may_open = asyncio.Semaphore(MOST_NEW_CALLS)
         self._stopped: asyncio.Future[float | None] = asyncio.get_running_loop().create_future()
         self.link = Link(self._handle, self._lost)
@@ -152,13 +151,15 @@ class _Call:
             self._reading.cancel()
 
     async def _read(self) -> None:
-        # gRPC fails a read only if the call has ended, which also ends `run`.
-        with suppress(Exception):
+        try:
             message = await self._context.read()
-            if message is grpc.aio.EOF:
-                self._answer(Kind.HALF_CLOSED)
-            else:
-                self._pass_on(message)
+        except Exception:
+            # gRPC fails a read only if the call has ended, which also ends `run`.
+            return
+        if message is grpc.aio.EOF:
+            self._answer(Kind.HALF_CLOSED)
+        else:
+            self._pass_on(message)
 
     def _pass_on(self, message: bytes) -> None:
         head, body_bytes = split_body(message)

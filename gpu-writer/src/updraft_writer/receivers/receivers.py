@@ -11,8 +11,9 @@ import json
 import os
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
@@ -33,11 +34,14 @@ from updraft_writer.settings import ServeSettings
 
 # Time beyond the grace period of a stop, after which a receiver that still runs is killed.
 _STOP_MARGIN_SECONDS = 2.0
-# If the writer's process was killed, its receivers are killed too, and may need this long to leave the port.
+# If the writer's process was killed, its receivers are killed too, and may hold the port this long.
 _LEAVING_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
-# A receiver that does not serve after this long has hung in its start. A loaded machine needs a few seconds.
+# A receiver that is not serving by then is treated as hung. A loaded machine needs a few seconds.
 START_SECONDS = 60.0
+# While other receivers serve, one that cannot start is tried again and again.
+_MOST_FAILED_STARTS = 3
+_RETRY_SECONDS = 1.0
 # Idle pages that no batch has needed for this long are returned to the system.
 _UNUSED_SECONDS = 10
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -57,10 +61,10 @@ class Receivers:
         self._running: dict[int, _Receiver] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self._claim: socket.socket | None = None
-        self._crashes = Crashes()
+        self._crashes = defaultdict[int, Crashes](Crashes)
         self._is_stopping = False
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Gets the error if replacing receivers does not help or is impossible."""
+        """Gets an error if a receiver dies again and again, or if none serves and none can be started."""
         self.failed.add_done_callback(ignore_failure)
         self.on_restart: Callable[[], None] = lambda: None
         """Callback for each receiver that replaces another."""
@@ -78,8 +82,7 @@ class Receivers:
     async def listen(self) -> dict[str, str]:
         """Start the receivers; return the addresses that they are bound to. Raise ListenError or StartError."""
         if (address := self._settings.listen_address) is not None:
-            self._claim = _claimed(address)
-            await self._port_is_free(address)
+            self._claim = await self._claimed(address)
         receivers = [await self._start(index) for index in range(self._number)]
         addresses: dict[str, str] = {}
         for listening in await asyncio.gather(*(receiver.serves() for receiver in receivers)):
@@ -90,13 +93,19 @@ class Receivers:
             keeper.add_done_callback(self._ended)
         return addresses
 
-    async def _port_is_free(self, address: TcpAddress) -> None:
-        """Raise ListenError if another service listens on the port. Receivers share it, so they would not notice."""
+    async def _claimed(self, address: TcpAddress) -> socket.socket:
+        """Return a socket that keeps other writers off the port; raise ListenError if any service listens on it.
+
+        Receivers share the port, so they would not notice another service.
+        """
         ends_seconds = time.monotonic() + _LEAVING_SECONDS
         while True:
             try:
-                check_free(address)
-                return
+                with ExitStack() as stack:
+                    claim = stack.enter_context(_claim(address))
+                    check_free(address)
+                    stack.pop_all()
+                    return claim
             except ListenError:
                 if time.monotonic() > ends_seconds:
                     raise
@@ -136,25 +145,42 @@ class Receivers:
     async def _start(self, index: int) -> "_Receiver":
         # A Unix socket cannot be shared, so one receiver serves it.
         settings = self._settings if index == 0 else self._settings.model_copy(update={"listen_unix": None})
-        receiver = self._running[index] = _Receiver(settings, self.memory, self._handlers)
+        try:
+            receiver = self._running[index] = _Receiver(settings, self.memory, self._handlers)
+        except OSError as error:
+            raise StartError(f"cannot start a receiver: {error.strerror}") from error
         await receiver.connect()
         return receiver
 
     async def _keep(self, index: int) -> None:
+        failed_starts = 0
         while True:
-            receiver = self._running[index]
-            with suppress(StartError):
+            receiver, failure = self._running[index], None
+            try:
                 await receiver.serves()
+                failed_starts = 0
+            except StartError as error:
+                failure = error
             await receiver.gone.wait()
             status = describe_exit(await receiver.end())
-            if self._crashes.are_too_many():
+            if failure is not None:
+                failed_starts += 1
+                if failed_starts >= _MOST_FAILED_STARTS and not self.open_calls:
+                    raise failure
+                _log.error("a receiver cannot start, and starts again soon", error=str(failure))
+                await asyncio.sleep(_RETRY_SECONDS)
+            elif self._crashes[index].are_too_many():
                 raise StartError(f"a receiver {status}, the {CRASHES}th death within {WINDOW_SECONDS:g} seconds")
-            _log.error(f"a receiver {status}: its clients have to send their files again, and another one starts")
+            else:
+                _log.error(f"a receiver {status}: its clients have to send their files again, and another one starts")
             self.on_restart()
             await self._start(index)
 
     def _ended(self, keeper: asyncio.Task[None]) -> None:
-        if not keeper.cancelled() and (error := keeper.exception()) is not None and not self.failed.done():
+        if keeper.cancelled() or (error := keeper.exception()) is None:
+            return
+        _log.error("receivers are no longer replaced", error=str(error))
+        if not self.failed.done():
             self.failed.set_exception(error)
 
     async def _watch(self) -> None:
@@ -163,7 +189,7 @@ class Receivers:
             if second % _UNUSED_SECONDS == 0:
                 self.memory.drop_unused()
             for receiver in self._running.values():
-                if receiver.child.is_stuck():
+                if not receiver.gone.is_set() and receiver.child.is_stuck():
                     _log.error("a receiver hangs: killing it", receiver=receiver.child.pid)
                     receiver.child.kill()
 
@@ -198,7 +224,8 @@ class _Receiver:
     @property
     def is_serving(self) -> bool:
         """Whether clients can connect to the process."""
-        return self._listening.done() and not self.gone.is_set()
+        is_listening = self._listening.done() and self._listening.exception() is None
+        return is_listening and not self.gone.is_set()
 
     async def serves(self) -> dict[str, str]:
         """Wait until the process serves, and return its addresses; raise ListenError or StartError.
@@ -215,7 +242,7 @@ class _Receiver:
     async def end(self) -> int:
         """Kill the process unless it has ended, then end its calls; return the exit code."""
         code = await on_thread(self.child.end)
-        # Not before: until the process has ended, it may write into the places of its calls.
+        # Drop calls only now: a live process may still write into their blocks.
         self.relay.drop_calls()
         return code
 
@@ -243,16 +270,16 @@ class _Receiver:
         self.gone.set()
 
 
-def _claimed(address: TcpAddress) -> socket.socket:
-    """Return a socket that keeps other writers off an address until it is closed; raise ListenError.
+def _claim(address: TcpAddress) -> socket.socket:
+    """Return a socket that keeps other writers off the port, on any address, until it is closed; raise ListenError.
 
     Receivers of two writers that start at the same time could otherwise share a port. The socket's name belongs to the
     network namespace, as the port does, and the kernel frees it when the process ends.
     """
     claim = socket.socket(socket.AF_UNIX)
     try:
-        claim.bind(f"\0updraft-writer {address}")
+        claim.bind(f"\0updraft-writer {address.port}")
     except OSError as error:
         claim.close()
-        raise ListenError(f"cannot listen on {address}: {error.strerror}: choose another address or port") from error
+        raise ListenError(f"cannot listen on {address}: {error.strerror}: choose another port") from error
     return claim
