@@ -57,7 +57,7 @@ WRITE_ROOTS ?= /tmp,$(CURDIR)/build
 IMAGES ?= localhost
 #= KUBECONFIG cluster of `make e2e-kube`
 #= PUSH options of `buildah push` (--tls-verify=false)
-#= SUFFIX end of the tags of `make push-images` (-spark4.3-amd64)
+#= SUFFIX end of the tags of `make push-images` and `make e2e-kube` (-spark4.3-amd64)
 #= TAG tag of the release that `make check-tag` holds against the version
 #= BUILDAH options of buildah (--build-arg BASE=... names another base image)
 #= SOURCE address of the repository, for the labels of images and for links of the documentation site to files
@@ -321,9 +321,12 @@ images-gpu: #+ Build the images for nodes with NVIDIA GPUs
 test-images: .venv/.synced | $(REPORTS) #+ What `make images` built: labels, bill of materials, user, size
 	$(if $(filter-out 0,$(shell id -u)),buildah unshare )$(call PYTEST,.venv,images) tests/images
 
-image-executors: setup #+ Build what e2e-kube wants beside them: executors with the jars of SPARK, a pool with what the demo imports
+image-executors: setup $(JAR) #+ Build what e2e-kube wants beside them: executors with the jars of SPARK, a pool with what the demo imports
 	buildah build $(BUILDAH) --tag updraft-team:$(VERSION) --file deploy/images/Dockerfile.team deploy/images
 	buildah build $(BUILDAH) --build-context entrypoint=tests/kube --tag updraft-spark:$(VERSION) --file tests/kube/Dockerfile $(dir $(shell $(PYTHON) -c 'import pyspark; print(pyspark.__file__)'))
+	@rm -rf build/images/executor && mkdir -p build/images/executor
+	cp $(JAR) spark-connector/python/src/updraft_spark/bin/updraft-python build/images/executor
+	buildah build $(BUILDAH) --build-arg SPARK_IMAGE=localhost/updraft-spark:$(VERSION) --tag updraft-executor:$(VERSION) --file deploy/images/Dockerfile.executor build/images/executor
 
 push-images: #+ Push what `make images` and `make image-executors` built to the registry IMAGES, tagged VERSION and SUFFIX
 	VERSION=$(VERSION) IMAGES=$(IMAGES) PUSH='$(PUSH)' SUFFIX='$(SUFFIX)' .ci/images push
@@ -391,7 +394,7 @@ kube-tools: setup #+ Build what e2e-kube scales by and simulates nodes with, fro
 
 e2e-kube: setup $(JAR) | $(REPORTS) #+ The chart on the cluster of KUBECONFIG, whose nodes have the images of the registry IMAGES
 	@test -n "$(KUBECONFIG)" || { echo 'error: KUBECONFIG names no cluster'; exit 1; }
-	UPDRAFT_IMAGES=$(IMAGES) $(call PYTEST,$(VENV),kube) tests/kube --timeout 600 -W 'ignore::urllib3.exceptions.InsecureRequestWarning'
+	UPDRAFT_IMAGES=$(IMAGES) UPDRAFT_SUFFIX='$(SUFFIX)' $(call PYTEST,$(VENV),kube) tests/kube --timeout 600 -W 'ignore::urllib3.exceptions.InsecureRequestWarning'
 
 test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(REPORTS) #+ The RAPIDS Accelerator beside Updraft, without a GPU (fetches 1 GB once)
 	UPDRAFT_CONNECTOR_JAR=$(call jar,$(RAPIDS_SPARK)) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(call PYTEST,.venv-rapids,rapids) tests/rapids --ignore=tests/rapids/on_gpu

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,10 +21,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.chart.chart import CHART, job_template
 from tests.kube.namespace import NAMESPACE, TABLES, Namespace
+from tests.support.paths import VERSION
 from tests.support.waiting import until
 
 NAME = "air"
 SEALED, SHARED = "sealed", "shared"
+TAG = VERSION + os.environ.get("UPDRAFT_SUFFIX", "")
+"""Tag of all images, as `make push-images` gives it with SUFFIX."""
 SIGNERS = f"{SHARED}-signers"
 """ConfigMap of the drivers whose signatures count in the shared pool."""
 _HELM = Path(sys.executable).with_name("helm")
@@ -60,7 +64,7 @@ class Release:
         self.mounts = mounts
         volume = {"name": TABLES, "persistentVolumeClaim": {"claimName": TABLES}}
         values = {
-            "common.image.registry": images,
+            "common.image": {"registry": images, "tag": TAG},
             "poolDefaults.front.resources": _SMALL,
             "poolDefaults.workers.resources": _SMALL,
             "poolDefaults.workers.count": 2,

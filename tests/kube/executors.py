@@ -16,16 +16,19 @@ import yaml
 from kubernetes import client
 from pyspark.sql import SparkSession
 
-from tests.kube.cluster import SEALED, SHARED, Release
+from tests.kube.cluster import SEALED, SHARED, TAG, Release
 from tests.kube.namespace import NAMESPACE, TABLES, Namespace
 from tests.kube.tenants import TENANTS
-from tests.support.paths import VERSION
+from tests.support.paths import connector_jar
 from tests.support.spark import local_spark
+from tests.workers.sides import PLUGIN
 
 AUTHORITY = "authority"
 """Secret with the authority of the release's certificates, as its notes want it mounted."""
 ABSENT = "absent"
 """Secret that nobody has made, which executors mount as the notes say."""
+EXECUTOR = f"updraft-executor:{TAG}"
+"""Image of executors whose Python workers run on a pool."""
 _POD_CONTEXT = {
     "runAsNonRoot": True,
     "runAsUser": 10001,
@@ -41,6 +44,28 @@ def spark_on_kubernetes(
     release: Release, namespace: Namespace, images: str, tables: Path, directory: Path
 ) -> Iterator[SparkSession]:
     """A session in which no task may fail even once."""
+    session = local_spark("kube", connector=True, conf=_confs(release, namespace, images, tables, directory))
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def confs_of_workers(
+    release: Release, namespace: Namespace, images: str, tables: Path, directory: Path
+) -> dict[str, str]:
+    """Return the confs of a session whose Python workers run on the default pool. The image has the connector's jar."""
+    return {
+        **_confs(release, namespace, images, tables, directory),
+        # Two tasks at once leave workers of the pool for the driver.
+        "spark.executor.cores": "1",
+        "spark.kubernetes.container.image": f"{images}/{EXECUTOR}",
+        "spark.plugins": PLUGIN,
+        "spark.driver.extraClassPath": str(connector_jar()),
+    }
+
+
+def _confs(release: Release, namespace: Namespace, images: str, tables: Path, directory: Path) -> dict[str, str]:
     template = _template(release)
     # Each tenant would mount its own; here one session plays both.
     others = {name: release.mounts / name for name in (AUTHORITY, TENANTS)}
@@ -53,7 +78,7 @@ def spark_on_kubernetes(
     told = {**release.confs(""), **release.confs("pool-default"), **release.confs("writer")}
     # The notes have a placeholder here, because they cannot know a job's Spark. The driver is no pod.
     del told["spark.jars"], told["spark.kubernetes.driver.podTemplateFile"]
-    confs = {
+    return {
         **told,
         "spark.master": f"k8s://{server}",
         "spark.task.maxFailures": "1",
@@ -66,7 +91,7 @@ def spark_on_kubernetes(
         f"{volume}mount.path": str(tables),
         f"{volume}options.claimName": TABLES,
         "spark.kubernetes.namespace": NAMESPACE,
-        "spark.kubernetes.container.image": f"{images}/updraft-spark:{VERSION}",
+        "spark.kubernetes.container.image": f"{images}/updraft-spark:{TAG}",
         "spark.driver.host": address,
         "spark.driver.bindAddress": address,
         # The driver is not a pod, so it does not use the cluster's DNS.
@@ -77,11 +102,6 @@ def spark_on_kubernetes(
         "spark.updraft.udf.connectTimeout": "60s",
         "spark.updraft.write.connectTimeout": "60s",
     }
-    session = local_spark("kube", connector=True, conf=confs)
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 def confs_of_sidecars(release: Release, images: str, template: Path, *, executors: int) -> dict[str, str]:
@@ -100,7 +120,7 @@ def confs_of_sidecars(release: Release, images: str, template: Path, *, executor
         f"{_EXECUTORS}request.cores": "100m",
         f"{_EXECUTORS}podTemplateFile": str(template),
         "spark.kubernetes.namespace": NAMESPACE,
-        "spark.kubernetes.container.image": f"{images}/updraft-spark:{VERSION}",
+        "spark.kubernetes.container.image": f"{images}/updraft-spark:{TAG}",
         "spark.driver.host": address,
         "spark.driver.bindAddress": address,
         "spark.updraft.udf.connectTimeout": "60s",
@@ -125,7 +145,7 @@ def _mount_here(namespace: Namespace, template: dict[str, Any], others: Mapping[
     secrets = {volume["secret"]["secretName"]: places[volume["name"]] for volume in spec["volumes"]}
     del secrets[ABSENT]
     for name, place in {**secrets, **others}.items():
-        place.mkdir()
+        place.mkdir(exist_ok=True)
         for file, content in namespace.secret(name).items():
             (place / file).write_text(content)
 

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from tests.dist.guides import cells
 from tests.kube.cluster import Release
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.waiting import until
 
 _POOL = "pool-default"
@@ -67,6 +68,7 @@ def test_a_package_of_the_session_is_imported_in_pods(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
+    needs_spark((4, 0), "addArtifacts of a classic session")
     monkeypatch.chdir(tmp_path)
     _run(_PACKAGE, spark, release)
     assert "|273.15|" in capfd.readouterr().out
@@ -75,6 +77,7 @@ def test_a_package_of_the_session_is_imported_in_pods(
 def test_a_cancelled_query_gives_its_worker_back(
     spark: SparkSession, release: Release, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    needs_spark((4, 0), "interruptAll of a classic session")
     _run(_CANCEL, spark, release)
     assert "[SPARK_JOB_CANCELLED]" in capfd.readouterr().out
     until("nothing runs", lambda: release.running(_POOL) == 0, timeout_seconds=_FREE_SECONDS)

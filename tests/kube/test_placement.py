@@ -13,7 +13,7 @@ import pytest
 from kubernetes import client
 
 from tests.chart.chart import CHART
-from tests.kube.cluster import helm
+from tests.kube.cluster import TAG, helm
 from tests.kube.namespace import NAMESPACE, Namespace
 from tests.kube.tools import KWOK, free_port, running, skip_unless_built
 from tests.support.waiting import until
@@ -82,7 +82,7 @@ def pool(namespace: Namespace, nodes: None, images: str) -> Iterator[str]:
         },
     }
     values = {
-        "common.image.registry": images,
+        "common.image": {"registry": images, "tag": TAG},
         "poolDefaults.workers.sessionFunctions": "unsigned",
         "pools": pools,
         "writer.enabled": False,

@@ -6,5 +6,7 @@ from pathlib import Path
 
 
 def new_directory() -> Path:
-    """Return a new empty directory."""
-    return Path(tempfile.mkdtemp())
+    """Return a new empty directory, which other users may write to: on a cluster, executors and pool are such."""
+    directory = Path(tempfile.mkdtemp())
+    directory.chmod(0o777)
+    return directory

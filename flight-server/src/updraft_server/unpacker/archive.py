@@ -8,6 +8,7 @@ each member's headers.
 
 import errno
 import os
+import platform
 import stat
 import tarfile
 from collections.abc import Callable
@@ -39,6 +40,8 @@ class RefusedArchiveError(Exception):
 
 def unpack(file: IO[bytes], directory: str, bounds: UnpackBounds, ask: AskForRoom) -> None:
     """Unpack into the empty directory; raises RefusedArchiveError, or OSError if the host is at fault."""
+    if not hasattr(tarfile, "data_filter"):
+        raise _no_archive(f"Python {platform.python_version()} cannot unpack it safely: the pool needs 3.11.4 or newer")
     try:
         _unpack(file, directory, bounds, ask)
     except RefusedArchiveError:

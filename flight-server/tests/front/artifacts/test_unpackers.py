@@ -3,6 +3,7 @@
 
 import ast
 import asyncio
+import io
 import os
 import re
 import sys
@@ -17,8 +18,10 @@ from hostile_archives import GIB, HOSTILE, LIMITS, RoomOf, header, of_directorie
 from updraft.errors import PoolFullError, PoolUnavailableError, ProtocolError
 from updraft_server.front.artifacts import unpackers
 from updraft_server.front.artifacts.unpackers import Unpackers
+from updraft_server.ipc.unpacking import UnpackBounds
 from updraft_server.linux.capabilities import DAC_READ_SEARCH
 from updraft_server.linux.landlock import can_confine_files
+from updraft_server.unpacker.archive import RefusedArchiveError, unpack
 
 MIB = 1024 * 1024
 
@@ -244,3 +247,10 @@ async def test_a_stopped_unpacker_is_killed_too(tmp_path: Path, monkeypatch: pyt
             "a", tmp_path / "archive", tmp_path / "unpacked", RoomOf()
         )
     assert children() == set()
+
+
+def test_a_python_that_cannot_unpack_safely_refuses_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11.2, for instance, has no filters for archives."""
+    monkeypatch.delattr(tarfile, "data_filter")
+    with pytest.raises(RefusedArchiveError, match=r"the pool needs 3\.11\.4 or newer"):
+        unpack(io.BytesIO(), str(tmp_path), UnpackBounds(*[0] * len(UnpackBounds._fields)), lambda _: None)

@@ -5,7 +5,7 @@ import java.io.{ByteArrayOutputStream, DataOutputStream, File, IOException}
 import java.nio.ByteBuffer
 import java.nio.channels.ClosedSelectorException
 import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.Files
+import java.nio.file.{Files, NoSuchFileException}
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
@@ -116,7 +116,7 @@ private[workers] final class WorkerTunnel(
     * looks for a traceback.
     */
   private def tell(error: Throwable, hasOutput: Boolean): Unit = {
-    val reason = s"The worker on the pool failed: ${error.getMessage}"
+    val reason = s"The worker on the pool failed: ${WorkerTunnel.described(error)}"
     logWarning(s"$reason (module ${process.workerModule})", error)
     if (!hasOutput && !WorkerTunnel.isDeath(error)) runner.write(WorkerTunnel.exception(reason))
     else
@@ -132,6 +132,12 @@ private[workers] object WorkerTunnel {
 
   /** Mark of an exception in the stream of PySpark's worker. */
   private val ExceptionThrown = -2
+
+  private def described(error: Throwable): String = error match {
+    // Its message is only the path.
+    case e: NoSuchFileException => s"there is no file ${e.getMessage}"
+    case _ => error.getMessage
+  }
 
   private def isDeath(error: Throwable): Boolean = error match {
     case e: ExchangeException => e.kind() == ErrorKind.ERROR_KIND_WORKER
