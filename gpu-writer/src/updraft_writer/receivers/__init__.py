@@ -2,7 +2,7 @@
 """Receivers: processes that accept client connections for a writer on a machine with many cores.
 
 A receiver terminates gRPC: it takes messages off the network and passes them on to the writer's process over a
-socket. It places bodies in memory that both processes share. All decisions stay in the writer's process: credentials,
+socket. It puts bodies into memory that both processes share. All decisions stay in the writer's process: credentials,
 limits, quota, files and answers. A receiver reads a message only when the writer's process asks for it, so it holds at
 most one message for each call.
 

@@ -85,7 +85,7 @@ class RelayedContext:
         await written
 
     async def send_initial_metadata(self, _headers: Sequence[tuple[str, str]]) -> None:
-        """Send the headers of the reply, which are none of ours."""
+        """Send the reply's headers; the writer adds none."""
         self._send(Kind.ACCEPT)
 
     async def abort(

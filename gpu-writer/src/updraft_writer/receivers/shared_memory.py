@@ -85,8 +85,7 @@ class SharedMemory:
     def trim(self) -> None:
         """Soon return idle pages to the system until the rest fit into the room.
 
-        A batch's pages and its reservation come back one after the other, and the reservation is then given to batches
-        that need pages. Without a pause, their pages would be dropped in between.
+        A new batch may get the reservation before the old batch's pages are idle. The pause lets it reuse them.
         """
         if not self._is_trimming and self.idle_bytes:
             self._is_trimming = True
