@@ -111,11 +111,12 @@ def _peer(connection: socket.socket) -> int:
 
 def _redirect_channels(port: int | None, target: str) -> None:
     """Let PySpark's channels to a port of this machine connect to `target`."""
-    import grpc
-    from pyspark.sql.connect.client.core import ChannelBuilder
+    from pyspark.sql.connect.client import core
 
+    # PySpark's own gRPC: workers have none until they run its Connect client.
+    grpc, builders = core.grpc, core.ChannelBuilder
     endpoints = [f"{host}:{port}" for host in ("localhost", "127.0.0.1", "[::1]")]
-    insecure, secure = ChannelBuilder._insecure_channel, ChannelBuilder._secure_channel
+    insecure, secure = builders._insecure_channel, builders._secure_channel
 
     def insecure_channel(builder: Any, wanted: str, **options: Any) -> Any:
         return insecure(builder, target if wanted in endpoints else wanted, **options)
@@ -128,4 +129,4 @@ def _redirect_channels(port: int | None, target: str) -> None:
         token = grpc.access_token_call_credentials(builder.token)
         return secure(builder, target, grpc.composite_channel_credentials(local, token), **options)
 
-    ChannelBuilder._insecure_channel, ChannelBuilder._secure_channel = insecure_channel, secure_channel
+    builders._insecure_channel, builders._secure_channel = insecure_channel, secure_channel
