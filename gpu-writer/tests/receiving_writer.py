@@ -14,16 +14,17 @@ from updraft.client.writer import WriterClient
 from updraft_writer.receivers.receivers import Receivers
 
 RECEIVERS = 2
+WITH_RECEIVERS = {
+    "receivers.LEAST_CORES": 1,
+    "receivers.LEAST_RECEIVERS": RECEIVERS,
+    "receivers.MOST_RECEIVERS": RECEIVERS,
+}
+"""Constants below `updraft_writer` of a writer with receivers on any number of cores."""
 
 
 @contextmanager
 def writer_with_receivers(root: Path, **changes: Any) -> Iterator[RunningWriter]:
-    constants = {
-        "receivers.LEAST_CORES": 1,
-        "receivers.LEAST_RECEIVERS": RECEIVERS,
-        "receivers.MOST_RECEIVERS": RECEIVERS,
-    }
-    with running_writer(root, constants=constants, **changes) as writer:
+    with running_writer(root, constants=WITH_RECEIVERS, **changes) as writer:
         yield writer
 
 

@@ -104,7 +104,7 @@ class WriterUnderAttack:
             return dict(json.load(page))
 
     def check_served(self) -> None:
-        """The same processes serve, the neighbour's file goes on, and a newcomer's is written."""
+        """The same processes still serve, the neighbour can add to its file, and a newcomer can write one."""
         assert self._told["writer"] == self._serving
         assert list(map(int, self.status()["receivers"])) == self._receivers
         self._neighbour.write(_ROWS)

@@ -7,13 +7,13 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.session import SparkSession as Client
-from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from tests.e2e.applications.connect import CONNECT, listening_port
 from tests.support.spark import ENDPOINT, local_spark
@@ -23,30 +23,10 @@ from tests.workers.sides import LAUNCHER, PLUGIN
 from tests.workers.streams import VISITS, stream_of
 
 TOKEN = "a token of Spark Connect"
+BATCH_SECONDS = 2
+"""Time that the pool gives a function for a batch."""
 _VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _PLUGINS = "spark.plugins"
-
-
-class Events(StreamingQueryListener):  # type: ignore[misc] # PySpark's type is not known here
-    """Listener that writes the kind of each event through its session. Its methods have PySpark's names."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-
-    def _write(self, kind: str) -> None:
-        self.spark.createDataFrame([(kind,)], "kind string").write.mode("append").json(self._directory)
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        self._write("started")
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        self._write(f"progress {event.progress.batchId}")
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Ignore it: how often it comes depends on the time."""
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        self._write(f"terminated {event.exception}")
 
 
 def written(client: Client, directory: Path) -> list[Any]:
@@ -111,17 +91,28 @@ def two_at_once(client: Client, directory: Path) -> list[Any]:
     return [found["one"], found["two"]]
 
 
-def listener(client: Client, directory: Path) -> list[Any]:
-    events = Events(str(directory))
-    client.streams.addListener(events)
-    query = stream_of(client, "name string, n long", VISITS).writeStream.format("noop").trigger(availableNow=True)
-    query.start().awaitTermination()
-    until("the last event", lambda: directory.exists() and ["terminated None"] in written(client, directory))
-    client.streams.removeListener(events)
+def lines_below(directory: Path) -> int:
+    return sum(len(path.read_text().splitlines()) for path in directory.glob("part-*"))
+
+
+def slow_batch(client: Client, directory: Path) -> list[Any]:
+    """Work longer on a batch, and wait longer for the next one, than a pool may give a function for a batch."""
+
+    def write(batch: DataFrame, number: int) -> None:
+        time.sleep(1.5 * BATCH_SECONDS)
+        batch.write.mode("append").json(place)
+
+    place = str(directory)
+    stream = stream_of(client, "name string, n long", VISITS)
+    writer = stream.writeStream.foreachBatch(write).trigger(processingTime=f"{4 * BATCH_SECONDS} seconds")
+    query = writer.option("checkpointLocation", str(directory.with_suffix(".checkpoint"))).start()
+    rows = sum(map(len, VISITS))
+    until("all batches are written", lambda: lines_below(directory) == rows)
+    query.stop()
     return written(client, directory)
 
 
-_SCENARIOS = (batches, large_batches, failing_batch, two_at_once, listener)
+_SCENARIOS = (batches, large_batches, failing_batch, two_at_once, slow_batch)
 
 
 def main(endpoint: str, directory: Path, names: Sequence[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from grpc_health.v1 import health_pb2
-from receiving_writer import RECEIVERS, health, is_over, receivers_of, writer_with_receivers
+from receiving_writer import RECEIVERS, WITH_RECEIVERS, health, is_over, receivers_of, writer_with_receivers
 from running_writer import RunningWriter, wait_for
 
 from updraft.errors import PoolUnavailableError
@@ -127,9 +127,8 @@ def test_a_receiver_that_cannot_start_again_leaves_the_others_alone(
 def test_a_writer_without_any_receiver_ends_and_says_why(
     tmp_path: Path, started: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    constants = {"LEAST_CORES": 1, "LEAST_RECEIVERS": RECEIVERS, "MOST_RECEIVERS": RECEIVERS}
-    for name, value in constants.items():
-        monkeypatch.setattr(f"updraft_writer.receivers.{name}", value)
+    for name, value in WITH_RECEIVERS.items():
+        monkeypatch.setattr(f"updraft_writer.{name}", value)
     monkeypatch.setattr(f"{RECEIVERS_MODULE}._RETRY_SECONDS", 0.05)
     values: dict[str, Any] = {
         "listen": "127.0.0.1:0",
@@ -177,6 +176,7 @@ def test_the_death_of_a_receiver_while_the_writer_is_busy_is_no_failure(
             code = end(child)
             # Longer than the watch sleeps.
             loop.call_soon_threadsafe(time.sleep, 1.2)
+            # The loop has begun to wait by then.
             time.sleep(0.1)
             return code
 
@@ -207,6 +207,7 @@ def test_a_stop_while_a_receiver_is_replaced_leaves_none(
 
     def end_slowly(child: Child) -> int:
         ending.set()
+        # The stop begins meanwhile.
         time.sleep(0.5)
         return end(child)
 

@@ -89,9 +89,9 @@ class Exchange:
         self.state = InputState.OPEN
         self.plain = False
         self.failure: UpdraftError | None = None
-        self.retires_worker = False
-        """Whether the worker has to be replaced after the exchange, because the function leaves something in it."""
         """First error that the worker itself raised. It takes precedence over whatever the function raises after it."""
+        self.retires_worker = False
+        """Whether the pool has to replace the worker afterwards, because something of the function stays in it."""
         self.consumed = 0
         """Number of the last batch that the function took."""
         self.max_reply_batch_bytes = settings.max_reply_batch_bytes

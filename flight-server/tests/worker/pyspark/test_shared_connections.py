@@ -221,6 +221,7 @@ def test_a_shortage_of_descriptors_passes(client: Client, server: ConnectServer)
         resource.setrlimit(resource.RLIMIT_NOFILE, (free, most))
         try:
             first.connect(f"\0{server._name}")
+            # Meanwhile the server tries to accept, at least once.
             time.sleep(0.2)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))

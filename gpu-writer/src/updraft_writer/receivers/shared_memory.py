@@ -61,7 +61,10 @@ class SharedMemory:
         self._spare_bytes = 0
 
     def take(self, body_bytes: int) -> "Block | None":
-        """Return a block for a body of this size, or None if there is no gap. It is freed with its last reference."""
+        """Return a block for a body of this size, or None if no free range is large enough.
+
+        The last reference to a block frees it.
+        """
         size = _rounded(_HEADER_ROOM_BYTES + body_bytes)
         offset = self._idle.cut(size)
         if offset is not None:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from updraft.errors import FunctionRefusedError, UpdraftError
+from updraft.errors import FunctionRefusedError, ProtocolError, UpdraftError
 from updraft_server.worker.pyspark.shared_connections import SharedConnections
 
 CONNECT_MODULES = "pyspark.sql.connect.streaming.worker."
@@ -34,20 +34,21 @@ class ConnectServer:
     """Unix socket whose connections lead to the Connect server at the URL in the environment."""
 
     def __init__(self, connections: SharedConnections) -> None:
-        """Listen, and redirect PySpark's channels for that URL to this socket; raises FunctionRefusedError."""
+        """Listen, and redirect PySpark's channels for that URL to this socket; raises UpdraftError."""
         self._connections = connections
-        url = urlsplit(os.environ[_URL])
-        self._address = str(url.port)
+        port = _port(os.environ.get(_URL, ""))
+        self._address = str(port)
         self._name = f"updraft-connect-{secrets.token_hex(16)}"
         try:
             self._listening = socket.socket(socket.AF_UNIX)
-            self._listening.bind(f"\0{self._name}")
-            self._listening.listen()
         except PermissionError:
             raise FunctionRefusedError(
-                "the pool's sandbox lets functions open no socket, so they cannot use a Spark Connect session"
+                "functions of this pool cannot use a Spark Connect session, because they may open no socket: it was "
+                "started with --profile restricted"
             ) from None
-        _redirect_channels(url.port, f"unix-abstract:{self._name}")
+        self._listening.bind(f"\0{self._name}")
+        self._listening.listen()
+        _redirect_channels(port, f"unix-abstract:{self._name}")
         threading.Thread(target=self._accept, name="connect-server", daemon=True).start()
 
     def _accept(self) -> None:
@@ -58,7 +59,7 @@ class ConnectServer:
                 except OSError as error:
                     if error.errno not in _SHORTAGES:
                         return
-                    # The function has taken all descriptors, for now.
+                    # The function has taken all descriptors, for now. Nothing tells when it gives one back.
                     time.sleep(_SHORTAGE_SECONDS)
                     continue
                 # Another process must not use this session.
@@ -69,12 +70,17 @@ class ConnectServer:
 
     def _serve(self, accepted: socket.socket) -> None:
         """Carry the bytes of a connection. Without threads, memory or an exchange, close it."""
+        number = None
         try:
             number = self._connections.open(self._address)
             for carry in (self._to_server, self._to_client):
                 threading.Thread(target=carry, args=(accepted, number), name="connect-server", daemon=True).start()
         except (UpdraftError, RuntimeError, MemoryError):
             _shut(accepted)
+            accepted.close()
+            if number is not None:
+                with suppress(UpdraftError):
+                    self._connections.end(number)
 
     def _to_server(self, accepted: socket.socket, number: int) -> None:
         try:
@@ -98,6 +104,16 @@ class ConnectServer:
             accepted.close()
 
 
+def _port(url: str) -> int:
+    try:
+        port = urlsplit(url).port
+    except ValueError:
+        port = None
+    if port is None:
+        raise ProtocolError(f"{_URL} has no port of a Spark Connect server: {url!r}")
+    return port
+
+
 def _shut(accepted: socket.socket) -> None:
     with suppress(OSError):
         accepted.shutdown(socket.SHUT_RDWR)
@@ -109,7 +125,7 @@ def _peer(connection: socket.socket) -> int:
     return int(pid)
 
 
-def _redirect_channels(port: int | None, target: str) -> None:
+def _redirect_channels(port: int, target: str) -> None:
     """Let PySpark's channels to a port of this machine connect to `target`."""
     from pyspark.sql.connect.client import core
 

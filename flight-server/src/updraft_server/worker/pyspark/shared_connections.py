@@ -79,7 +79,7 @@ class SharedConnections(Connections):
                 with self._changed:
                     has_more = self._take()
                     self._changed.notify_all()
-            except BaseException as error:  # nobody else would learn of it
+            except BaseException as error:  # otherwise all waiting threads would hang
                 with self._changed:
                     unknown = InternalError(f"the exchange cannot be read: {error!r}")
                     self._error = error if isinstance(error, UpdraftError) else unknown

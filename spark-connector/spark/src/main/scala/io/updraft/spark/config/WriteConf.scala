@@ -72,9 +72,9 @@ object WriteConf
     "What to do with a write that the writer cannot take. `fail`: the write fails; if the writer is only full, the write " +
       "waits. `local`: the driver asks the writer before each write. If the answer is no, Spark's own writer writes the " +
       "files, and the log gives the reason. Set it to `local` for jobs that have to run even if the writer is down. The " +
-      "answer is no if the writer refuses the token, the path or this version of the protocol. It is also no if the " +
-      "writer does not answer, is draining or has too many open files until `connectTimeout` has passed. If the writer " +
-      "fails later, the task fails in both cases.",
+      "answer is no if the writer refuses the token, the path or this version of the protocol. It is also no if, when " +
+      "`connectTimeout` has passed, the writer still does not answer, is draining or has too many open files. If the " +
+      "writer fails later, the task fails in both cases.",
     Values.choice("fail", "local"),
     Some("fail")
   )

@@ -135,7 +135,7 @@ private[workers] object WorkerTunnel {
 
   private def described(error: Throwable): String = error match {
     // Its message is only the path.
-    case e: NoSuchFileException => s"there is no file ${e.getMessage}"
+    case e: NoSuchFileException => s"file not found: ${e.getMessage}"
     case _ => error.getMessage
   }
 
