@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
@@ -168,6 +168,10 @@ class _Call:
 
     def expect_bodies(self, _sizes_bytes: Sequence[int]) -> None:
         """Nothing: a stream has no bodies in other places."""
+
+    def stop_reading(self, then: Callable[[], None]) -> None:
+        """Nothing is on its way into memory."""
+        then()
 
     async def write(self, message: bytes) -> None:
         self._stream.reply(message)

@@ -59,6 +59,9 @@ class WriteCall(Call, Protocol):
     def expect_bodies(self, sizes_bytes: Sequence[int]) -> None:
         """Accept bodies up to these sizes, in this order. Call it before the client may send them."""
 
+    def stop_reading(self, then: Callable[[], None]) -> None:
+        """Read no more; call `then` once no other process writes a body of this call to memory."""
+
 
 class GivenUpError(Exception):
     """Raised when the client gives up the file, which is not a failure."""
@@ -124,11 +127,13 @@ class WriteExchange:
             finally:
                 # Also after a second cancellation: a deadline and a client that hangs up may both cancel.
                 self._let_go_of_batch(receiving)
-                self.call.expect_bodies(())
-                while self._credit:
-                    self._credit.popleft().release()
+                self.call.stop_reading(self._release_credit)
         # Await nothing after this: the outcome of the exchange has to be the outcome of the file.
         return await self.file.finish()
+
+    def _release_credit(self) -> None:
+        while self._credit:
+            self._credit.popleft().release()
 
     def _let_go_of_batch(self, receiving: asyncio.Task[None]) -> None:
         """Free a batch that the file has not taken.

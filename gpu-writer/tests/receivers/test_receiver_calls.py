@@ -3,6 +3,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def test_a_large_message_without_a_body_at_its_end_is_refused(writer: RunningWri
         exchange.send(body + number)
         error = exchange.last_reply().error
     assert error.kind == ErrorKind.ERROR_KIND_PROTOCOL
-    assert "the body has to be the last field" in error.message
+    assert "a body has to be the last field" in error.message
 
 
 def test_a_cancelled_call_gives_its_place_back(writer: RunningWriter) -> None:
@@ -168,6 +169,36 @@ def test_an_exchange_that_is_cancelled_twice_gives_its_credit_back(
 
         loop.call_soon_threadsafe(cancel_twice)
         writer.becomes_empty()
+
+
+def test_a_failed_exchange_keeps_its_credit_while_a_receiver_still_writes(
+    writer: RunningWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks: list[asyncio.Task[None]] = []
+    held_back: list[partial[None]] = []
+    handle, quota = Relay._handle, writer.writer.quota
+
+    def handled(relay: Relay, kind: Kind, number: int, payload: bytes) -> None:
+        if kind is Kind.PLACED:
+            held_back.append(partial(handle, relay, kind, number, payload))
+            tasks.append(relay._calls[number][1])
+        else:
+            handle(relay, kind, number, payload)
+
+    for each in receivers_of(writer)._running.values():
+        monkeypatch.setattr(each.relay.link, "_on_frame", partial(handled, each.relay))
+    with RawExchange(writer.address, LARGE_BATCH.schema, command(writer.root / "fails")) as exchange:
+        exchange.ask(800_000)
+        exchange.next_reply()
+        exchange.batch(1, LARGE_BATCH)
+        wait_for(lambda: bool(held_back), "the message that the body is in its place")
+        loop = tasks[0].get_loop()
+        loop.call_soon_threadsafe(tasks[0].cancel)
+        wait_for(tasks[0].done, "the end of the exchange")
+        assert quota.held_bytes
+        loop.call_soon_threadsafe(held_back[0])
+        writer.becomes_empty()
+        wait_for(lambda: receivers_of(writer).memory.used_bytes == 0, "the release of the shared memory")
 
 
 def test_a_flood_of_calls_waits_in_the_receivers(writer: RunningWriter, monkeypatch: pytest.MonkeyPatch) -> None:

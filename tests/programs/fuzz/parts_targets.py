@@ -9,7 +9,7 @@ import functools
 import io
 import socket
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -104,6 +104,10 @@ class _Client:
 
     def expect_bodies(self, _sizes_bytes: Sequence[int]) -> None:
         """Nothing: it gives what it has."""
+
+    def stop_reading(self, then: Callable[[], None]) -> None:
+        """Nothing is on its way into memory."""
+        then()
 
     async def write(self, _message: bytes) -> None:
         """Forget it."""

@@ -34,6 +34,8 @@ class RelayedContext:
         self._expected: Sequence[int] = ()
         # The message whose body the receiver puts into its place now.
         self._placing: PlacedMessage | None = None
+        # Called once nothing is being placed. If it is not None, messages are dropped.
+        self._on_placed: Callable[[], None] | None = None
         self._is_finished = False
         self._has_ended = False
 
@@ -59,6 +61,13 @@ class RelayedContext:
         """Accept bodies of large messages up to these sizes, in this order. Call it before the client may send them."""
         self._memory.expected_bytes += sum(sizes_bytes) - sum(self._expected)
         self._expected = sizes_bytes
+
+    def stop_reading(self, then: Callable[[], None]) -> None:
+        """Drop further messages; call `then` once the receiver puts no body of this call into its place."""
+        self.expect_bodies(())
+        self._reading, self._on_placed = None, then
+        if self._placing is None:
+            then()
 
     async def read(self) -> Any:
         """Return the next message, or grpc.aio.EOF once the client has half-closed."""
@@ -117,6 +126,11 @@ class RelayedContext:
     def handle(self, kind: Kind, payload: bytes) -> None:
         """Act on a frame for this call."""
         match kind:
+            case Kind.PLACED if self._on_placed is not None:
+                self._placing = None
+                self._on_placed()
+            case Kind.MESSAGE | Kind.LARGE_MESSAGE | Kind.OVERSIZED | Kind.HALF_CLOSED if self._on_placed is not None:
+                pass
             case Kind.MESSAGE:
                 self._read_is_done(payload)
             case Kind.LARGE_MESSAGE:
@@ -125,7 +139,8 @@ class RelayedContext:
                 self._read_failed(
                     ProtocolError(
                         f"a message has {NUMBER.unpack(payload)[0]} bytes besides the body of a batch, and at most "
-                        f"{MOST_INLINE_BYTES} are allowed: the body has to be the last field of its message"
+                        f"{MOST_INLINE_BYTES} are allowed: requests have to be shorter, and a body has to be the last "
+                        "field of its message"
                     )
                 )
             case Kind.PLACED:
@@ -142,8 +157,12 @@ class RelayedContext:
 
     def ended(self) -> None:
         """Take note that the call is over. The receiver no longer writes into the place."""
-        self._has_ended, self._placing = True, None
+        self._has_ended = True
         self.expect_bodies(())
+        if self._placing is not None:
+            self._placing = None
+            if self._on_placed is not None:
+                self._on_placed()
         if self._reading is not None and not self._reading.done():
             self._reading.set_result(grpc.aio.EOF)
         for written in self._writings:

@@ -67,6 +67,9 @@ class ExpectsBodies(Protocol):
     def expect_bodies(self, sizes_bytes: Sequence[int]) -> None:
         """Accept bodies of large messages up to these sizes, in this order."""
 
+    def stop_reading(self, then: Callable[[], None]) -> None:
+        """Drop further messages; call `then` once no body of this call is being written to memory."""
+
 
 class Call:
     """One exchange: raw messages in and out, the caller's identity, the client's headers and its deadline."""
@@ -106,6 +109,13 @@ class Call:
         """
         if isinstance(self._context, ExpectsBodies):
             self._context.expect_bodies(sizes_bytes)
+
+    def stop_reading(self, then: Callable[[], None]) -> None:
+        """Read no more; call `then` once no other process writes a body of this call to memory: usually at once."""
+        if isinstance(self._context, ExpectsBodies):
+            self._context.stop_reading(then)
+        else:
+            then()
 
     async def write(self, message: bytes) -> None:
         """Send a message; return when HTTP/2 flow control has accepted it."""
