@@ -17,6 +17,7 @@ from updraft_cli.doctor.confs import SparkConfError, check_session, credentials_
 from updraft_cli.doctor.connection import check_connection
 from updraft_cli.doctor.driver import Driver, driver_of
 from updraft_cli.doctor.finding import Finding, Findings, Level
+from updraft_cli.doctor.python_workers import check_python_workers
 from updraft_cli.doctor.service import check_service
 from updraft_cli.doctor.tables import check_tables
 from updraft_cli.options import Options
@@ -32,7 +33,8 @@ class Doctor(Options):
     Give the job's conf as for spark-submit (--defaults, --conf), on the driver's machine or in its image. The checks
     cover jar, extension, endpoints, DNS, reachability, TLS, tokens, what the client's identity may do, the releases of
     Delta and Iceberg if their tables go through the writer, and the versions of protocol, Python and pyspark. Then a
-    batch goes through a worker and a file through the writer. With --endpoint they check a service alone.
+    batch goes through a worker and a file through the writer. With --endpoint they check a service alone. With
+    --python-workers a small Spark application shows that every kind of Python worker of Spark runs on the pool.
 
     Exits with 1 if there are errors, otherwise with 0; warnings do not count.
     """
@@ -40,12 +42,18 @@ class Doctor(Options):
     examples: ClassVar[str] = """examples:
   updraft doctor --defaults $SPARK_HOME/conf/spark-defaults.conf
   updraft doctor --conf spark.updraft.udf.endpoint=grpc://updraft-pool:8815 --python /opt/job/bin/python
+  updraft doctor --defaults spark-defaults.conf --python-workers
   updraft doctor --endpoint grpc+tls://writer.data:8816 --ca-file ca.crt --token-file token
 """
 
     defaults: Path | None = setting("The job's spark-defaults.conf.", default=None)
     conf: list[str] = setting(
         "A setting of the job as name=value, which overrides the file. Can be repeated.", default=[]
+    )
+    python_workers: bool = setting(
+        "Also run a Spark application with this conf, which starts a Python worker of each kind. On a cluster it needs "
+        "an executor.",
+        default=False,
     )
     python: str = setting("The driver's Python; defaults to that of the conf, else to this one.", default="")
 
@@ -92,6 +100,10 @@ class Doctor(Options):
                 ships = driver if subject == "udf" else None
                 tenant = confs.get(f"{prefix}.tenant", "")
                 self._check_peer(endpoint, credentials, ships, findings, confs, tenant=tenant)
+            found = [*found, *findings.all]
+        if self.python_workers and not any(finding.level is Level.ERROR for finding in found):
+            findings = Findings("workers")
+            check_python_workers(confs, self.python, findings)
             found = [*found, *findings.all]
         return found
 

@@ -28,19 +28,8 @@ class Driver:
 
 
 def driver_of(confs: Mapping[str, str], interpreter: str) -> Driver:
-    """Return the versions of the interpreter that Spark would use.
-
-    This is `interpreter`, if given. Otherwise it is the interpreter that the conf names, or the interpreter that the
-    environment names, or the interpreter of this process, in this order.
-    """
-    chosen = (
-        interpreter
-        or confs.get("spark.pyspark.driver.python")
-        or confs.get("spark.pyspark.python")
-        or os.environ.get("PYSPARK_DRIVER_PYTHON")
-        or os.environ.get("PYSPARK_PYTHON")
-        or sys.executable
-    )
+    """Return the versions of the interpreter that Spark would use for the driver; unknown if it cannot be run."""
+    chosen = interpreter_of(confs, interpreter)
     try:
         ran = subprocess.run(  # noqa: S603 - Spark itself would run it
             [chosen, "-c", _QUESTION], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
@@ -48,6 +37,22 @@ def driver_of(confs: Mapping[str, str], interpreter: str) -> Driver:
         return Driver(**json.loads(ran.stdout))
     except (OSError, subprocess.SubprocessError, ValueError, TypeError):
         return Driver()
+
+
+def interpreter_of(confs: Mapping[str, str], interpreter: str) -> str:
+    """Return the interpreter that Spark would use for the driver.
+
+    This is `interpreter`, if given. Otherwise it is the interpreter that the conf names, or the interpreter that the
+    environment names, or the interpreter of this process, in this order.
+    """
+    return (
+        interpreter
+        or confs.get("spark.pyspark.driver.python")
+        or confs.get("spark.pyspark.python")
+        or os.environ.get("PYSPARK_DRIVER_PYTHON")
+        or os.environ.get("PYSPARK_PYTHON")
+        or sys.executable
+    )
 
 
 def minor(version: str) -> str:

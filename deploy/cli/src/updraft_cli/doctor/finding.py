@@ -18,7 +18,7 @@ class Finding:
     """Result of one check."""
 
     subject: str
-    """Subject of the check: `session`, `udf`, `write`, or the endpoint that was given."""
+    """Subject of the check: `session`, `udf`, `write`, `workers`, or the endpoint that was given."""
     check: str
     level: Level
     found: str
