@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python workers that Spark starts by itself, on stock and on a pool: seconds of a job, and of a call of the state.
+"""Python workers that Spark starts by itself, on stock and on a pool: seconds of a job, and of a call of the state,
+and the memory that the JVM and the processes that it has started take afterwards.
 
 The two sides take turns, each with a new JVM for each turn. Every case runs a few times before it is measured.
 """
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pandas as pd
+import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
@@ -105,8 +107,20 @@ def transform_with_state(spark: SparkSession) -> None:
 CASES = (rdd_map, data_source, pandas_with_state, transform_with_state)
 
 
+def _memory_mib(spark: SparkSession) -> dict[str, float]:
+    """Return MiB of live objects and of Netty's buffers in the JVM, and of the processes that it has started."""
+    jvm: Any = spark._jvm
+    jvm.java.lang.System.gc()
+    heap = jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
+    buffers = jvm.io.netty.util.internal.PlatformDependent.usedDirectMemory()
+    (java,) = (child for child in psutil.Process().children(recursive=True) if child.name() == "java")
+    processes = sum(child.memory_full_info().pss for child in java.children(recursive=True))
+    sizes = {"heap": heap, "buffers": buffers, "processes": processes}
+    return {name: size / (1 << 20) for name, size in sizes.items()}
+
+
 def measure(endpoint: str, runs: int, warm: int) -> dict[str, float]:
-    """Return the median seconds of each case on one side: on a pool, or on stock without an endpoint."""
+    """Return the median seconds of each case, and the memory at the end; without an endpoint, those of stock."""
     confs = {"spark.sql.streaming.stateStore.providerClass": _PROVIDER, "spark.sql.shuffle.partitions": "2"}
     if endpoint:
         confs |= {ENDPOINT: endpoint, "spark.plugins": PLUGIN}
@@ -119,6 +133,7 @@ def measure(endpoint: str, runs: int, warm: int) -> dict[str, float]:
             case(spark)
             seconds.append(time.monotonic() - began)
         medians[case.__name__] = statistics.median(seconds[warm:])
+    medians |= _memory_mib(spark)
     spark.stop()
     return medians
 
@@ -150,6 +165,9 @@ def main() -> None:
     for case in CASES:
         stock, ours = (statistics.median(turn[side][case.__name__] for turn in turns) for side in (0, 1))
         print(f"| {case.__name__} | {stock:.3f} | {ours:.3f} | {ours / stock:.2f} |")
+    for part in ("heap", "buffers", "processes"):
+        stock, ours = (statistics.median(turn[side][part] for turn in turns) for side in (0, 1))
+        print(f"| {part}, MiB | {stock:.1f} | {ours:.1f} | |")
     extra = 1000 / (_KEYS * _CALLS)
     call = [statistics.median(turn[side]["transform_with_state"] for turn in turns) * extra for side in (0, 1)]
     print(f"\nA call of the state takes at most {call[0]:.2f} ms on stock and {call[1]:.2f} ms on the pool.")
