@@ -18,9 +18,10 @@ from tests.cli.conftest import TOKEN
 from tests.support.certificates import Authority
 from tests.support.paths import PYTHON, VERSION, connector_jar
 from tests.support.pool import LocalPool
-from tests.support.spark import EXTENSION
+from tests.support.spark import EXTENSION, SPARK_VERSION
 from tests.support.writer import LocalWriter
 from updraft.errors import WorkerError
+from updraft.spark.jars import JARS
 from updraft_cli.commands.doctor import Doctor
 from updraft_cli.doctor import confs as confs_of_doctor
 from updraft_cli.doctor import service
@@ -29,6 +30,8 @@ from updraft_cli.doctor.finding import Finding, Level
 from updraft_cli.service import Service
 
 _UDF = "spark.updraft.udf"
+_OUR_SPARK = JARS["{}.{}".format(*SPARK_VERSION)][0]
+_OTHER_SPARK = "4.2_2.13" if SPARK_VERSION < (4, 0) else "3.5_2.12"
 
 
 def _right(pool: LocalPool) -> dict[str, str]:
@@ -65,8 +68,8 @@ def test_nothing_is_found_where_nothing_is_wrong(pool: LocalPool, writer: LocalW
     ("mistake", "check", "says"),
     [
         ({"spark.sql.extensions": "org.example.Ours"}, "extension", "no function goes to a pool"),
-        ({"spark.jars": f"/nowhere/updraft-spark-4.2_2.13-{VERSION}.jar"}, "jar", "does not exist"),
-        ({"spark.jars": f"updraft-spark-3.5_2.12-{VERSION}.jar"}, "jar", "is for another version of Spark"),
+        ({"spark.jars": f"/nowhere/updraft-spark-{_OUR_SPARK}-{VERSION}.jar"}, "jar", "does not exist"),
+        ({"spark.jars": f"updraft-spark-{_OTHER_SPARK}-{VERSION}.jar"}, "jar", "is for another version of Spark"),
         ({f"{_UDF}.endpont": "grpc://x:1"}, "settings", "not a setting of the connector"),
         ({f"{_UDF}.endpoint": "http://pool:8815"}, "endpoint", "is not an endpoint"),
         ({f"{_UDF}.endpoint": "grpc://pool"}, "endpoint", "is not an endpoint"),
@@ -312,7 +315,7 @@ def _interpreter(directory: Path, python: str, pyspark: str) -> str:
 
 @pytest.mark.parametrize(
     ("python", "pyspark", "checks"),
-    [("3.9.2", "", ["python"]), ("", "3.5.1", ["jar", "pyspark"]), ("3.9.2", "3.5.1", ["jar", "python", "pyspark"])],
+    [("3.9.2", "", ["python"]), ("", "3.4.1", ["jar", "pyspark"]), ("3.9.2", "3.4.1", ["jar", "python", "pyspark"])],
 )
 def test_versions_of_the_driver_that_the_pool_has_not_are_found(
     pool: LocalPool, tmp_path: Path, python: str, pyspark: str, checks: list[str]

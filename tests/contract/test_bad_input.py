@@ -41,6 +41,9 @@ BATCH = pa.RecordBatch.from_pydict({"_0": [1, 2, 3]})
 FIRST = first_message(echo_command(), SCHEMA)
 ONE = numbered(HEADER, BODY, 1)
 
+# SQL_SCALAR_PANDAS_UDF, which every PySpark has.
+_PANDAS = 200
+
 
 def assert_refused(reply: Reply, kind: int, code: grpc.StatusCode, *words: str) -> None:
     """The status has the code and one short line; the details are in-band."""
@@ -112,13 +115,15 @@ def test_another_python_is_named_beside_the_pools(address: str) -> None:
 
 
 def test_another_pyspark_is_named_beside_the_pools(address: str) -> None:
-    reply = exchange(address, whole_request(session_command(spark_version="3.5.1"), BATCH.schema, [BATCH]))
+    reply = exchange(
+        address, whole_request(session_command(spark_version="3.4.1", eval_type=_PANDAS), BATCH.schema, [BATCH])
+    )
     ours = pyspark.__version__
-    assert_refused(reply, exchange_pb2.ERROR_KIND_VERSION, grpc.StatusCode.FAILED_PRECONDITION, "3.5.1", ours)
+    assert_refused(reply, exchange_pb2.ERROR_KIND_VERSION, grpc.StatusCode.FAILED_PRECONDITION, "3.4.1", ours)
 
 
 def test_a_session_function_that_is_no_pickle(address: str) -> None:
-    reply = exchange(address, whole_request(session_command(), BATCH.schema, [BATCH]))
+    reply = exchange(address, whole_request(session_command(eval_type=_PANDAS), BATCH.schema, [BATCH]))
     assert reply.code in {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INVALID_ARGUMENT}
     assert reply.error.message
 

@@ -19,6 +19,7 @@ from pyspark import SparkFiles, cloudpickle
 from pyspark.sql.types import DataType, LongType, StringType, StructType
 
 from tests.support.java import run_java
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.paths import connector_jar
 from tests.support.pool import LocalPool
 from updraft.protocol import PROTOCOL_VERSION
@@ -27,6 +28,7 @@ from updraft.v1 import exchange_pb2
 _SOURCE = Path(__file__).parent / "java/SessionClient.java"
 _SPARK_JARS = Path(pyspark.__file__).parent / "jars/*"
 _SCALAR_ARROW, _GROUPED_AGG_ARROW, _COGROUPED_MAP_ARROW, _ARROW_TABLE = 250, 252, 210, 301
+_SINCE = {_SCALAR_ARROW: (4, 1), _GROUPED_AGG_ARROW: (4, 1), _COGROUPED_MAP_ARROW: (4, 0)}
 _PAIR = StructType().add("left", LongType()).add("right", LongType())
 
 # A pool has no copy of this module.
@@ -44,6 +46,7 @@ class Batch(NamedTuple):
 def _command(
     eval_type: int, artifacts: Sequence[exchange_pb2.Artifact] = (), **fields: Any
 ) -> exchange_pb2.ExchangeCommand:
+    needs_spark(_SINCE.get(eval_type, (0, 0)), f"functions of eval type {eval_type}")
     session = exchange_pb2.SessionFunction(
         python_version=".".join(platform.python_version_tuple()[:2]),
         spark_version=pyspark.__version__,
