@@ -42,6 +42,7 @@ from tests.support.paths import use_connector_jar
 from tests.support.pool import LocalPool
 from tests.support.spark import ENABLED, ENDPOINT, SHORT_LIVED_JVM, local_spark
 from tests.support.writer import LocalWriter
+from tests.workers.sides import LAUNCHER, PLUGIN
 
 _WORKERS = 2
 _ROLL_EVERY_SECONDS = 5.0
@@ -258,8 +259,9 @@ def _spark(options: argparse.Namespace, pools: Place, writers: Place) -> Iterato
         "spark.updraft.udf.tenant": TENANT,
         ENDPOINT: pools.endpoint,
         "spark.updraft.write.endpoint": writers.endpoint,
+        "spark.plugins": PLUGIN,
     }
-    spark = local_spark("soak", connector=True, conf=conf)
+    spark = local_spark("soak", connector=True, conf=conf, python=LAUNCHER)
     spark.sparkContext.setLogLevel("OFF")
     try:
         yield spark

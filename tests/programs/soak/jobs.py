@@ -16,8 +16,12 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.types import StructType
 
 from tests.support.invariants import WRONG, Invariants, Rows, Source, runs
+from tests.support.spark import runtime_confs
 
 ROWS = 20_000
 TENANT = "soak"
@@ -38,9 +42,13 @@ class Job:
 
     def source(self, task: Column, number: Column) -> DataFrame:
         """Return the rows, described as that number of that task."""
+        return self.described(self.spark.range(0, ROWS, 1, _PARTITIONS), task, number)
+
+    def described(self, rows: DataFrame, task: Column, number: Column) -> DataFrame:
+        """Return these rows, described as that number of that task."""
         owner = [F.lit(TENANT).alias("tenant"), F.lit(self.application).alias("application")]
         described = [task.cast("bigint").alias("task"), number.cast("bigint").alias("number")]
-        return self.spark.range(0, ROWS, 1, _PARTITIONS).select(*owner, *described)
+        return rows.select(*owner, *described)
 
     def partitions(self) -> DataFrame:
         """Return the rows; each partition is a task."""
@@ -172,11 +180,88 @@ def _written(job: Job, invariants: Invariants) -> int:
         shutil.rmtree(job.directory, ignore_errors=True)
 
 
+def _rdd(job: Job, invariants: Invariants) -> int:
+    salt = job.salt
+
+    def valued(row: Any) -> tuple[Any, ...]:
+        return (*row, value(row.task, row.number, salt), _attempt())
+
+    rows = job.partitions().rdd.map(valued).collect()
+    return job.answered(_table(rows), _BY_PARTITION, invariants)
+
+
+class _Source(DataSource):
+    """Rows of a job, whose partitions are tasks; its options are the application and the salt."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "soak"
+
+    def schema(self) -> str:
+        return _ANSWER
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _Reader(self.options["application"], int(self.options["salt"]))
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, application: str, salt: int) -> None:
+        self._application, self._salt = application, salt
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(task) for task in range(_PARTITIONS)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        task, attempt = partition.value, _attempt()
+        for number in range(1, ROWS // _PARTITIONS + 1):
+            yield TENANT, self._application, task, number, value(task, number, self._salt), attempt
+
+
+def _data_source(job: Job, invariants: Invariants) -> int:
+    job.spark.dataSource.register(_Source)
+    options = {"application": job.application, "salt": job.salt}
+    answer = job.spark.read.format(_Source.name()).options(**options).load().toArrow()
+    return job.answered(answer, _BY_PARTITION, invariants)
+
+
+def _state(job: Job, invariants: Invariants) -> int:
+    salt = job.salt
+
+    def valued(_key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        frame = pd.concat(frames).sort_values("number")
+        state.update((len(frame),))
+        yield frame.assign(value=value(frame["task"], frame["number"], salt), attempt=_attempt())
+
+    stream = job.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).load()
+    rows = job.described(stream, F.col("value") % _GROUPS, F.floor(F.col("value") / _GROUPS) + 1)
+    grouped = rows.groupBy("task")
+    answers = grouped.applyInPandasWithState(valued, _ANSWER, "rows long", "update", GroupStateTimeout.NoTimeout)
+    name = f"state_{job.salt}"
+    sink = answers.writeStream.format("memory").queryName(name).outputMode("update").trigger(once=True)
+    # The operators leave it to a worker that Spark starts, which is on the pool, too.
+    with runtime_confs(job.spark, {"spark.updraft.udf.unsupported": "local"}):
+        query = sink.start()
+    try:
+        query.awaitTermination()
+        return job.answered(job.spark.table(name).toArrow(), _BY_GROUP, invariants)
+    finally:
+        query.stop()
+        job.spark.catalog.dropTempView(name)
+
+
+def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
+    names = [column.split()[0] for column in _ANSWER.split(", ")]
+    return pa.table([pa.array(column) for column in zip(*rows, strict=True)], names)
+
+
 JOBS: dict[str, Callable[[Job, Invariants], int]] = {
     "pandas_udf": _pandas_udf,
     "arrow_udf": _arrow_udf,
     "map_in_pandas": _map_in_pandas,
     "grouped": _grouped,
     "written": _written,
+    "rdd": _rdd,
+    "data_source": _data_source,
+    "state": _state,
 }
 """Each runs, checks its rows, and returns how many there were."""

@@ -31,7 +31,7 @@ object FallbackReason {
 
   val State: FallbackReason = FallbackReason(
     "state",
-    "the function uses Spark's state store, which only a worker beside the executor can reach"
+    "the function uses Spark's state store, which only workers that Spark starts can reach"
   )
 
   val HashSeed: FallbackReason = FallbackReason(
