@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -35,11 +36,11 @@ def _held_up(directory: str, first: int) -> None:
 
 
 def _scalar(frame: DataFrame, directory: str) -> DataFrame:
-    def square(values: pa.Array) -> pa.Array:
-        _held_up(directory, values[0].as_py())
-        return pc.multiply(values, values)
+    def square(values: pd.Series) -> pd.Series:
+        _held_up(directory, int(values[0]))
+        return values * values
 
-    return frame.select(F.arrow_udf(square, "bigint", F.ArrowUDFType.SCALAR)("id").alias("square"))
+    return frame.select(F.pandas_udf(square, "bigint")("id").alias("square"))
 
 
 def _mapped(frame: DataFrame, directory: str) -> DataFrame:
