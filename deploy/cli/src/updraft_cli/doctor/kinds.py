@@ -70,7 +70,7 @@ def _table_function(spark: SparkSession) -> None:
         def eval(self, _number: Any) -> Iterator[Any]:
             yield (_check(),)
 
-    udtf(Analyzed)(lit(1)).collect()  # type: ignore[arg-type] # the stubs want a return type
+    udtf(Analyzed)(lit(1)).collect()
 
 
 class _Reader(DataSourceReader):
