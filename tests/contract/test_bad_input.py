@@ -41,7 +41,7 @@ BATCH = pa.RecordBatch.from_pydict({"_0": [1, 2, 3]})
 FIRST = first_message(echo_command(), SCHEMA)
 ONE = numbered(HEADER, BODY, 1)
 
-# SQL_SCALAR_PANDAS_UDF, which every PySpark has.
+# SQL_SCALAR_PANDAS_UDF exists in every supported PySpark.
 _PANDAS = 200
 
 

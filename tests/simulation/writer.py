@@ -170,7 +170,7 @@ class _Call:
         """Nothing: a stream has no bodies in other places."""
 
     def stop_reading(self, then: Callable[[], None]) -> None:
-        """Nothing is on its way into memory."""
+        """Call `then` at once: no body is being written."""
         then()
 
     async def write(self, message: bytes) -> None:

@@ -12,8 +12,8 @@ from tests.support.pool import LocalPool
 from tests.support.spark import EXTENSION
 from tests.workers.sides import LAUNCHER, PLUGIN
 from updraft_cli.commands.doctor import Doctor
+from updraft_cli.doctor.confs import SparkConfError
 from updraft_cli.doctor.finding import Finding, Level
-from updraft_cli.doctor.python_workers import KINDS
 
 
 @pytest.fixture(scope="module")
@@ -36,22 +36,36 @@ def _findings(pool: LocalPool, **changes: str) -> Sequence[Finding]:
     return Doctor(conf=conf, python_workers=True, timeout_seconds=60.0).findings()
 
 
+KINDS = (
+    "RDD",
+    "barrier stage",
+    "function",
+    "table function",
+    "data source",
+    "data sink",
+    "streaming source",
+    "streaming sink",
+    "applyInPandasWithState",
+    "transformWithState",
+)
+
+
 def _levels(findings: Sequence[Finding]) -> Mapping[str, Level]:
     return {finding.check: finding.level for finding in findings if finding.subject == "workers"}
 
 
 def test_every_kind_runs_on_the_pool(pool: LocalPool) -> None:
-    findings = _findings(pool)
-    assert _levels(findings) == dict.fromkeys(KINDS, Level.OK), findings
+    findings = _findings(pool, spark_master="local[2]")
+    assert _levels(findings) == dict.fromkeys(("application", *KINDS), Level.OK), findings
 
 
 @pytest.mark.campaign
 def test_an_executor_with_its_own_python_is_found(pool: LocalPool) -> None:
     findings = _findings(pool, spark_pyspark_python=str(PYTHON))
-    # The operators run functions on the pool, with or without the launcher.
-    assert _levels(findings) == {**dict.fromkeys(KINDS, Level.ERROR), "function": Level.OK}, findings
+    # Nobody has said where the application is to run.
+    assert _levels(findings) == {"application": Level.WARNING, **dict.fromkeys(KINDS, Level.ERROR)}, findings
     (rdd,) = (finding for finding in findings if finding.check == "RDD")
-    assert rdd.found.startswith(f"its code ran in {PYTHON}")
+    assert rdd.found.startswith(f"the code ran in {PYTHON}")
     assert "set spark.pyspark.python to updraft-python" in rdd.advice
 
 
@@ -59,13 +73,21 @@ def test_an_executor_with_its_own_python_is_found(pool: LocalPool) -> None:
     ("changes", "check", "says"),
     [
         ({"spark_plugins": "org.example.Ours"}, "plugin", "does not name io.updraft.spark.WorkerPlugin"),
-        pytest.param({"spark_master": "nowhere"}, "RDD", "not tried: ", marks=pytest.mark.campaign),
-        ({"spark_pyspark_driver_python": "/nowhere/python"}, "RDD", "cannot run /nowhere/python"),
+        pytest.param({"spark_master": "nowhere"}, "application", "Master must either be", marks=pytest.mark.campaign),
+        ({"spark_pyspark_driver_python": "/nowhere/python"}, "application", "cannot run /nowhere/python"),
     ],
 )
-def test_what_keeps_the_application_from_running_is_said_once(
-    pool: LocalPool, changes: Mapping[str, str], check: str, says: str
-) -> None:
+def test_a_start_failure_is_reported_once(pool: LocalPool, changes: Mapping[str, str], check: str, says: str) -> None:
     (found,) = (finding for finding in _findings(pool, **changes) if finding.subject == "workers")
     assert (found.check, found.level) == (check, Level.ERROR)
     assert says in found.found
+
+
+def test_a_service_alone_has_no_workers(pool: LocalPool) -> None:
+    with pytest.raises(SparkConfError, match="leave out --endpoint"):
+        Doctor(endpoint=pool.tcp_endpoint, python_workers=True).findings()
+
+
+def test_an_error_before_keeps_the_application_from_starting(pool: LocalPool) -> None:
+    findings = _findings(pool, spark_sql_extensions="org.example.Ours")
+    assert _levels(findings) == {"application": Level.WARNING}

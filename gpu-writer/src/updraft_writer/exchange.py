@@ -60,7 +60,7 @@ class WriteCall(Call, Protocol):
         """Accept bodies up to these sizes, in this order. Call it before the client may send them."""
 
     def stop_reading(self, then: Callable[[], None]) -> None:
-        """Read no more; call `then` once no other process writes a body of this call to memory."""
+        """Stop reading. Call `then` when no other process is writing a body of this call to memory."""
 
 
 class GivenUpError(Exception):

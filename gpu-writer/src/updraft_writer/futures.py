@@ -3,18 +3,24 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 
 async def on_thread(step: Callable[[], Result]) -> Result:
-    """Run a step on a thread and return its result. If cancelled, wait for the step: a thread cannot be stopped."""
+    """Run a step on a thread and return its result.
+
+    If cancelled, even more than once, wait for the step: a thread cannot be stopped.
+    """
     running = asyncio.ensure_future(asyncio.to_thread(step))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait({running})
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({running})
         ignore_failure(running)
         raise
 

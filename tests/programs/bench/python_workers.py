@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python workers that Spark starts by itself, on stock and on a pool: seconds of a job, and of a call of the state,
-and the memory that the JVM and the processes that it has started take afterwards.
+"""Benchmark of Spark's own Python workers, on stock and on a pool.
 
-The two sides take turns, each with a new JVM for each turn. Every case runs a few times before it is measured.
+It prints seconds per job and per state call, then the memory of the JVM and of its child processes. The two sides take
+turns, each with a new JVM for each turn. Every case runs a few times before it is measured.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def _memory_mib(spark: SparkSession) -> dict[str, float]:
     return {name: size / (1 << 20) for name, size in sizes.items()}
 
 
-def measure(endpoint: str, runs: int, warm: int) -> dict[str, float]:
-    """Return the median seconds of each case, and the memory at the end; without an endpoint, those of stock."""
+def measure(endpoint: str, runs: int, warm: int) -> dict[str, dict[str, float]]:
+    """Return the median `seconds` of each case, and the memory in `mib` at the end; without an endpoint, of stock."""
     confs = {"spark.sql.streaming.stateStore.providerClass": _PROVIDER, "spark.sql.shuffle.partitions": "2"}
     if endpoint:
         confs |= {ENDPOINT: endpoint, "spark.plugins": PLUGIN}
@@ -133,17 +133,17 @@ def measure(endpoint: str, runs: int, warm: int) -> dict[str, float]:
             case(spark)
             seconds.append(time.monotonic() - began)
         medians[case.__name__] = statistics.median(seconds[warm:])
-    medians |= _memory_mib(spark)
+    mib = _memory_mib(spark)
     spark.stop()
-    return medians
+    return {"seconds": medians, "mib": mib}
 
 
-def _turn(endpoint: str, options: argparse.Namespace) -> dict[str, float]:
+def _turn(endpoint: str, options: argparse.Namespace) -> dict[str, dict[str, float]]:
     command = [str(PYTHON), "-m", "tests.programs.bench.python_workers", "--runs", str(options.runs)]
     command += ["--warm", str(options.warm), "--side", endpoint]
     done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
-    medians: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return medians
+    measured: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
+    return measured
 
 
 def main() -> None:
@@ -163,13 +163,15 @@ def main() -> None:
         turns = [(_turn("", options), _turn(endpoint, options)) for _ in range(options.turns)]
     print("| case | stock, s | pool, s | pool / stock |\n| --- | ---: | ---: | ---: |")
     for case in CASES:
-        stock, ours = (statistics.median(turn[side][case.__name__] for turn in turns) for side in (0, 1))
+        stock, ours = (statistics.median(turn[side]["seconds"][case.__name__] for turn in turns) for side in (0, 1))
         print(f"| {case.__name__} | {stock:.3f} | {ours:.3f} | {ours / stock:.2f} |")
     for part in ("heap", "buffers", "processes"):
-        stock, ours = (statistics.median(turn[side][part] for turn in turns) for side in (0, 1))
+        stock, ours = (statistics.median(turn[side]["mib"][part] for turn in turns) for side in (0, 1))
         print(f"| {part}, MiB | {stock:.1f} | {ours:.1f} | |")
     extra = 1000 / (_KEYS * _CALLS)
-    call = [statistics.median(turn[side]["transform_with_state"] for turn in turns) * extra for side in (0, 1)]
+    call = [
+        statistics.median(turn[side]["seconds"]["transform_with_state"] for turn in turns) * extra for side in (0, 1)
+    ]
     print(f"\nA call of the state takes at most {call[0]:.2f} ms on stock and {call[1]:.2f} ms on the pool.")
 
 

@@ -106,7 +106,7 @@ class _Client:
         """Nothing: it gives what it has."""
 
     def stop_reading(self, then: Callable[[], None]) -> None:
-        """Nothing is on its way into memory."""
+        """Call `then` at once: no body is being written."""
         then()
 
     async def write(self, _message: bytes) -> None:

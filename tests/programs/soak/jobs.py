@@ -45,7 +45,7 @@ class Job:
         return self.described(self.spark.range(0, ROWS, 1, _PARTITIONS), task, number)
 
     def described(self, rows: DataFrame, task: Column, number: Column) -> DataFrame:
-        """Return these rows, described as that number of that task."""
+        """Return these rows with the columns that identify their task and number."""
         owner = [F.lit(TENANT).alias("tenant"), F.lit(self.application).alias("application")]
         described = [task.cast("bigint").alias("task"), number.cast("bigint").alias("number")]
         return rows.select(*owner, *described)
@@ -191,7 +191,7 @@ def _rdd(job: Job, invariants: Invariants) -> int:
 
 
 class _Source(DataSource):
-    """Rows of a job, whose partitions are tasks; its options are the application and the salt."""
+    """Data source with a job's rows, one partition per task. Its options are the application and the salt."""
 
     @classmethod
     def name(cls) -> str:
@@ -238,7 +238,7 @@ def _state(job: Job, invariants: Invariants) -> int:
     answers = grouped.applyInPandasWithState(valued, _ANSWER, "rows long", "update", GroupStateTimeout.NoTimeout)
     name = f"state_{job.salt}"
     sink = answers.writeStream.format("memory").queryName(name).outputMode("update").trigger(once=True)
-    # The operators leave it to a worker that Spark starts, which is on the pool, too.
+    # The operators leave this function to Spark's Python worker, which also runs on the pool.
     with runtime_confs(job.spark, {"spark.updraft.udf.unsupported": "local"}):
         query = sink.start()
     try:

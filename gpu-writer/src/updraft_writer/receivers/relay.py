@@ -34,7 +34,8 @@ class RelayedContext:
         self._expected: Sequence[int] = ()
         # The message whose body the receiver puts into its place now.
         self._placing: PlacedMessage | None = None
-        # Called once nothing is being placed. If it is not None, messages are dropped.
+        # Whether messages are dropped, and what to call at the end of the copy that runs then.
+        self._is_dropping = False
         self._on_placed: Callable[[], None] | None = None
         self._is_finished = False
         self._has_ended = False
@@ -63,11 +64,13 @@ class RelayedContext:
         self._expected = sizes_bytes
 
     def stop_reading(self, then: Callable[[], None]) -> None:
-        """Drop further messages; call `then` once the receiver puts no body of this call into its place."""
+        """Drop further messages. Call `then` at once, or after the copy if the receiver is copying a body now."""
         self.expect_bodies(())
-        self._reading, self._on_placed = None, then
+        self._reading, self._is_dropping = None, True
         if self._placing is None:
             then()
+        else:
+            self._on_placed = then
 
     async def read(self) -> Any:
         """Return the next message, or grpc.aio.EOF once the client has half-closed."""
@@ -126,10 +129,9 @@ class RelayedContext:
     def handle(self, kind: Kind, payload: bytes) -> None:
         """Act on a frame for this call."""
         match kind:
-            case Kind.PLACED if self._on_placed is not None:
-                self._placing = None
-                self._on_placed()
-            case Kind.MESSAGE | Kind.LARGE_MESSAGE | Kind.OVERSIZED | Kind.HALF_CLOSED if self._on_placed is not None:
+            case Kind.PLACED if self._is_dropping:
+                self._copy_ended()
+            case Kind.MESSAGE | Kind.LARGE_MESSAGE | Kind.OVERSIZED | Kind.HALF_CLOSED if self._is_dropping:
                 pass
             case Kind.MESSAGE:
                 self._read_is_done(payload)
@@ -159,10 +161,7 @@ class RelayedContext:
         """Take note that the call is over. The receiver no longer writes into the place."""
         self._has_ended = True
         self.expect_bodies(())
-        if self._placing is not None:
-            self._placing = None
-            if self._on_placed is not None:
-                self._on_placed()
+        self._copy_ended()
         if self._reading is not None and not self._reading.done():
             self._reading.set_result(grpc.aio.EOF)
         for written in self._writings:
@@ -184,6 +183,13 @@ class RelayedContext:
             return
         self._placing = PlacedMessage.of(rest, block)
         self._send(Kind.PLACE, NUMBER.pack(block.body_offset))
+
+    def _copy_ended(self) -> None:
+        self._placing = None
+        if self._on_placed is not None:
+            # Not here: an error of another module must not end the connection to the receiver.
+            asyncio.get_running_loop().call_soon(self._on_placed)
+            self._on_placed = None
 
     def _read_failed(self, error: UpdraftError) -> None:
         if self._reading is not None and not self._reading.done():

@@ -33,8 +33,9 @@ class Doctor(Options):
     Give the job's conf as for spark-submit (--defaults, --conf), on the driver's machine or in its image. The checks
     cover jar, extension, endpoints, DNS, reachability, TLS, tokens, what the client's identity may do, the releases of
     Delta and Iceberg if their tables go through the writer, and the versions of protocol, Python and pyspark. Then a
-    batch goes through a worker and a file through the writer. With --endpoint they check a service alone. With
-    --python-workers a small Spark application shows that every kind of Python worker of Spark runs on the pool.
+    batch goes through a worker and a file through the writer. With --endpoint, they check a service alone.
+    With --python-workers, the command also runs a small Spark application and checks that Spark's Python workers run on
+    the pool.
 
     Exits with 1 if there are errors, otherwise with 0; warnings do not count.
     """
@@ -51,8 +52,8 @@ class Doctor(Options):
         "A setting of the job as name=value, which overrides the file. Can be repeated.", default=[]
     )
     python_workers: bool = setting(
-        "Also run a Spark application with this conf, which starts a Python worker of each kind. On a cluster it needs "
-        "an executor.",
+        "Also run a small Spark application with this conf and check where each kind of Python worker runs. On a "
+        "cluster this needs an executor.",
         default=False,
     )
     python: str = setting("The driver's Python; defaults to that of the conf, else to this one.", default="")
@@ -68,6 +69,8 @@ class Doctor(Options):
 
     def findings(self) -> Sequence[Finding]:
         """Return the findings, in the order in which a task would fail; raises SparkConfError."""
+        if self.endpoint and self.python_workers:
+            raise SparkConfError("--python-workers needs the conf of a job: leave out --endpoint")
         return self._check_endpoint() if self.endpoint else self._check_conf()
 
     def _check_endpoint(self) -> Sequence[Finding]:
@@ -101,9 +104,12 @@ class Doctor(Options):
                 tenant = confs.get(f"{prefix}.tenant", "")
                 self._check_peer(endpoint, credentials, ships, findings, confs, tenant=tenant)
             found = [*found, *findings.all]
-        if self.python_workers and not any(finding.level is Level.ERROR for finding in found):
+        if self.python_workers:
             findings = Findings("workers")
-            check_python_workers(confs, self.python, findings)
+            if any(finding.level is Level.ERROR for finding in found):
+                findings.warning("application", "not started, because of the errors above", "correct them first")
+            else:
+                check_python_workers(confs, driver, self.python, findings)
             found = [*found, *findings.all]
         return found
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spark application that starts a Python worker of each kind, for `updraft doctor --python-workers`.
 
-The driver's Python runs this file by its path, so it imports nothing but PySpark. The confs of the application are the
-JSON object on standard input. The application prints a JSON array for each kind: its name, and the problem, or an empty
-text if all of its code ran on a pool.
+The driver's Python runs this file by its path, so it imports nothing but PySpark. It prints JSON arrays, one per line:
+a kind, or `application`, then an outcome and a detail. The outcomes are `begun`, `ok`, `skipped`, `elsewhere` (the code
+ran outside the pool) and `failed`.
 """
 
 import json
@@ -11,8 +11,11 @@ import re
 import socket
 import sys
 import tempfile
+import threading
 import traceback
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyspark import BarrierTaskContext
@@ -20,9 +23,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
     DataSourceWriter,
     InputPartition,
-    SimpleDataSourceStreamReader,
     WriterCommitMessage,
 )
 from pyspark.sql.functions import lit, udf, udtf
@@ -31,22 +35,31 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.types import StructType
 from pyspark.sql.udtf import AnalyzeResult
 
-_ELSEWHERE = re.compile(r"RuntimeError: (its code ran in .+ on \S+, not on a pool)")
+_KIND_SECONDS = 180
+_RECURSIVELY = True
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_STREAM_SECONDS = 120
+_ENABLED = "spark.updraft.udf.enabled"
+_ELSEWHERE = re.compile(r"RuntimeError: (the code ran in .+ on \S+ instead of on a pool)")
+# Lines that tell the reason, the most telling first. Spark puts stack traces around them.
+_REASONS = (
+    re.compile(r"The worker on the pool failed: .*"),
+    re.compile(r"updraft-python: .*"),
+    re.compile(r"Cannot run program .*"),
+    re.compile(r"(?<=Caused by: ).*"),
+)
 
 
 def _check() -> bool:
     """Return True in a worker of a pool; raise RuntimeError anywhere else."""
     if "updraft_server" not in sys.modules:
-        raise RuntimeError(f"its code ran in {sys.executable} on {socket.gethostname()}, not on a pool")
+        raise RuntimeError(f"the code ran in {sys.executable} on {socket.gethostname()} instead of on a pool")
     return True
 
 
 def _rdd(spark: SparkSession) -> None:
-    spark.sparkContext.parallelize(range(2), 2).map(lambda _: _check()).collect()
+    assert all(spark.sparkContext.parallelize(range(2), 2).map(lambda _: _check()).collect())
 
 
 def _barrier(spark: SparkSession) -> None:
@@ -54,11 +67,18 @@ def _barrier(spark: SparkSession) -> None:
         BarrierTaskContext.get().barrier()
         yield _check()
 
-    spark.sparkContext.parallelize(range(1), 1).barrier().mapPartitions(wait).collect()
+    assert spark.sparkContext.parallelize(range(1), 1).barrier().mapPartitions(wait).collect() == [True]
 
 
 def _function(spark: SparkSession) -> None:
-    spark.range(2).select(udf(lambda _: _check(), "boolean")("id")).collect()
+    """Run a function in a worker that Spark starts: Updraft's operators would call the pool by themselves."""
+    enabled = spark.conf.get(_ENABLED, None)
+    spark.conf.set(_ENABLED, "false")
+    try:
+        rows = spark.range(1).select(udf(lambda _: _check(), "boolean")("id")).collect()
+    finally:
+        spark.conf.unset(_ENABLED) if enabled is None else spark.conf.set(_ENABLED, enabled)
+    assert [row[0] for row in rows] == [True]
 
 
 def _table_function(spark: SparkSession) -> None:
@@ -70,7 +90,7 @@ def _table_function(spark: SparkSession) -> None:
         def eval(self, _number: Any) -> Iterator[Any]:
             yield (_check(),)
 
-    udtf(Analyzed)(lit(1)).collect()
+    assert udtf(Analyzed)(lit(1)).count() == 1
 
 
 class _Reader(DataSourceReader):
@@ -92,16 +112,29 @@ class _Writer(DataSourceWriter):
         _check()
 
 
-class _StreamReader(SimpleDataSourceStreamReader):
+class _StreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - PySpark names it
         _check()
         return {"offset": 0}
 
-    def read(self, start: dict[str, int]) -> tuple[Iterator[Any], dict[str, int]]:
-        return iter([(_check(),)] if start == {"offset": 0} else []), {"offset": 1}
+    def latestOffset(self, *_: Any) -> dict[str, int]:  # noqa: N802
+        return {"offset": 1}
 
-    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[Any]:  # noqa: N802
-        return iter([(_check(),)])
+    def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        yield (_check(),)
+
+
+class _StreamWriter(DataSourceStreamWriter):
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        _check()
+        list(iterator)
+        return WriterCommitMessage()
+
+    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
+        _check()
 
 
 class _Source(DataSource):
@@ -119,20 +152,27 @@ class _Source(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         return _Writer()
 
-    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return _StreamReader()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+        return _StreamWriter()
 
 
 def _read(spark: SparkSession) -> None:
-    spark.read.format(_Source.name()).load().collect()
+    assert spark.read.format(_Source.name()).load().count() == 1
 
 
 def _write(spark: SparkSession) -> None:
     spark.range(1).selectExpr("true AS is_on_pool").write.format(_Source.name()).mode("append").save()
 
 
-def _stream(spark: SparkSession) -> None:
-    _run_stream(spark.readStream.format(_Source.name()).load())
+def _stream_read(spark: SparkSession, checkpoint: str) -> None:
+    _run_stream(spark.readStream.format(_Source.name()).load(), checkpoint)
+
+
+def _stream_write(spark: SparkSession, checkpoint: str) -> None:
+    _run_stream(_rows(spark).selectExpr("true AS is_on_pool"), checkpoint, _Source.name(), "append")
 
 
 def _rows(spark: SparkSession) -> Any:
@@ -140,18 +180,20 @@ def _rows(spark: SparkSession) -> Any:
     return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load().withColumn("key", lit(1))
 
 
-def _state(spark: SparkSession) -> None:
+def _state(spark: SparkSession, checkpoint: str) -> None:
     def count(_key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
         _check()
         state.update((1,))
         yield from (frame[["key"]] for frame in frames)
 
     grouped = _rows(spark).groupBy("key")
-    _run_stream(grouped.applyInPandasWithState(count, "key int", "n long", "update", GroupStateTimeout.NoTimeout))
+    counted = grouped.applyInPandasWithState(count, "key int", "n long", "update", GroupStateTimeout.NoTimeout)
+    _run_stream(counted, checkpoint)
 
 
 class _Processor(StatefulProcessor):
     def init(self, handle: Any) -> None:
+        _check()
         self.seen = handle.getValueState("seen", "n long")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
@@ -160,17 +202,19 @@ class _Processor(StatefulProcessor):
         yield from (frame[["key"]] for frame in rows)
 
 
-def _transform(spark: SparkSession) -> None:
+def _transform(spark: SparkSession, checkpoint: str) -> None:
     spark.conf.set(_STORE, _ROCKSDB)
     grouped = _rows(spark).groupBy("key")
-    _run_stream(grouped.transformWithStateInPandas(_Processor(), "key int", "Update", "None"))
+    _run_stream(grouped.transformWithStateInPandas(_Processor(), "key int", "Update", "None"), checkpoint)
 
 
-def _run_stream(frame: Any) -> None:
-    query = frame.writeStream.format("noop").outputMode("update").trigger(once=True).start()
+def _run_stream(frame: Any, checkpoint: str, sink: str = "noop", mode: str = "update") -> None:
+    writer = frame.writeStream.format(sink).outputMode(mode).option("checkpointLocation", checkpoint)
+    query = writer.trigger(once=True).start()
     try:
-        if not query.awaitTermination(_STREAM_SECONDS):
-            raise RuntimeError(f"the query did not end within {_STREAM_SECONDS} seconds")
+        if not query.awaitTermination(_KIND_SECONDS):
+            raise TimeoutError(f"the query did not end within {_KIND_SECONDS} seconds")
+        assert query.lastProgress["numInputRows"]
     finally:
         query.stop()
 
@@ -179,52 +223,89 @@ _BATCH_KINDS = {
     "RDD": _rdd,
     "barrier stage": _barrier,
     "function": _function,
-    "analyze": _table_function,
+    "table function": _table_function,
     "data source": _read,
     "data sink": _write,
 }
 _STREAMING_KINDS = {
-    "streaming source": _stream,
+    "streaming source": _stream_read,
+    "streaming sink": _stream_write,
     "applyInPandasWithState": _state,
     "transformWithState": _transform,
 }
 
 
 def main() -> None:
-    """Run each kind, one after the other."""
-    confs = json.load(sys.stdin)
-    confs.setdefault("spark.master", "local[2]")
-    # A wrong setting fails at once, and not after several attempts.
-    confs["spark.task.maxFailures"] = "1"
+    """Run the kinds one after another. Spark takes its confs from the properties file of this application."""
+    _report("application", "begun")
+    try:
+        spark = SparkSession.builder.appName("updraft doctor").getOrCreate()
+    except Exception as error:
+        _report("application", "failed", _reason(error))
+        return
+    spark.sparkContext.setLogLevel("OFF")
+    _report("application", "ok", f"ran on {spark.sparkContext.master}")
+    spark.dataSource.register(_Source)
     with tempfile.TemporaryDirectory() as directory:
-        is_local = confs["spark.master"].startswith("local")
-        if is_local:
-            confs.setdefault(_CHECKPOINTS, directory)
-        spark = SparkSession.builder.appName("updraft doctor").config(map=confs).getOrCreate()
         try:
-            spark.sparkContext.setLogLevel("OFF")
-            spark.dataSource.register(_Source)
-            for name, run in _BATCH_KINDS.items():
-                _report(name, _problem(run, spark))
-            for name, run in _STREAMING_KINDS.items():
-                unplaced = "" if _CHECKPOINTS in confs else f"not tried, because {_CHECKPOINTS} is not set"
-                _report(name, unplaced or _problem(run, spark))
+            _run_kinds(spark, directory)
         finally:
             spark.stop()
 
 
-def _problem(run: Callable[[SparkSession], None], spark: SparkSession) -> str:
+def _run_kinds(spark: SparkSession, directory: str) -> None:
+    is_local = spark.sparkContext.master.startswith("local")
+    is_dynamic = spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true" and not is_local
+    for kind, run in _BATCH_KINDS.items():
+        if kind == "barrier stage" and is_dynamic:
+            _report(kind, "skipped", "Spark runs no barrier stages with dynamic allocation")
+        else:
+            _run(kind, run, spark)
+    shared = spark.conf.get(_CHECKPOINTS, None) or (Path(directory).as_uri() if is_local else None)
+    if shared is None:
+        for kind in _STREAMING_KINDS:
+            _report(kind, "skipped", f"{_CHECKPOINTS} is not set")
+        return
+    checkpoints = f"{shared}/updraft-doctor-{uuid.uuid4()}"
+    for number, (kind, stream) in enumerate(_STREAMING_KINDS.items()):
+        _run(kind, stream, spark, f"{checkpoints}/{number}")
+    _delete(spark, checkpoints)
+
+
+def _run(kind: str, run: Callable[..., None], spark: SparkSession, *arguments: str) -> None:
+    _report(kind, "begun")
+    limit = threading.Timer(_KIND_SECONDS, spark.sparkContext.cancelAllJobs)
+    limit.daemon = True
+    limit.start()
     try:
-        run(spark)
+        run(spark, *arguments)
+        _report(kind, "ok")
     except Exception as error:
-        # PySpark raises the same errors with many lines: the one that matters is somewhere in them.
-        found = _ELSEWHERE.search(traceback.format_exc())
-        return found[1] if found else str(error)
-    return ""
+        if limit.finished.is_set():
+            _report(kind, "failed", f"it did not end within {_KIND_SECONDS} seconds")
+        elif found := _ELSEWHERE.search(traceback.format_exc()):
+            _report(kind, "elsewhere", found[1])
+        else:
+            _report(kind, "failed", _reason(error))
+    finally:
+        limit.cancel()
 
 
-def _report(name: str, problem: str) -> None:
-    sys.stdout.write(json.dumps([name, problem]) + "\n")
+def _reason(error: Exception) -> str:
+    text = str(error)
+    found = next((found for pattern in _REASONS if (found := pattern.findall(text))), None)
+    lines = [line for line in text.splitlines() if line.strip()]
+    return found[-1] if found else lines[0] if lines else type(error).__name__
+
+
+def _delete(spark: SparkSession, directory: str) -> None:
+    context: Any = spark.sparkContext
+    path = context._jvm.org.apache.hadoop.fs.Path(directory)
+    path.getFileSystem(context._jsc.hadoopConfiguration()).delete(path, _RECURSIVELY)
+
+
+def _report(kind: str, outcome: str, detail: str = "") -> None:
+    sys.stdout.write(json.dumps([kind, outcome, detail]) + "\n")
     sys.stdout.flush()
 
 

@@ -68,7 +68,7 @@ class ExpectsBodies(Protocol):
         """Accept bodies of large messages up to these sizes, in this order."""
 
     def stop_reading(self, then: Callable[[], None]) -> None:
-        """Drop further messages; call `then` once no body of this call is being written to memory."""
+        """Drop further messages. Call `then` when no body of this call is being written to memory."""
 
 
 class Call:
@@ -111,7 +111,10 @@ class Call:
             self._context.expect_bodies(sizes_bytes)
 
     def stop_reading(self, then: Callable[[], None]) -> None:
-        """Read no more; call `then` once no other process writes a body of this call to memory: usually at once."""
+        """Stop reading. Call `then` when no other process is writing a body of this call to memory.
+
+        This is usually at once.
+        """
         if isinstance(self._context, ExpectsBodies):
             self._context.stop_reading(then)
         else:
