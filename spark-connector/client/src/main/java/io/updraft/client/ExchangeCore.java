@@ -35,7 +35,7 @@ final class ExchangeCore extends CallCore {
   private boolean payloadWanted;
   private boolean workDone;
 
-  /** True if the pool shall refuse the current call instead of letting it wait. */
+  /** True if the pool should refuse the current call instead of letting it wait. */
   private boolean refusable;
 
   private boolean roomWanted;
@@ -111,7 +111,7 @@ final class ExchangeCore extends CallCore {
     log.restart();
   }
 
-  /** Return whether the pool shall refuse the current call instead of letting it wait. */
+  /** Return whether the pool should refuse the current call instead of letting it wait. */
   boolean isRefusable() {
     return refusable;
   }

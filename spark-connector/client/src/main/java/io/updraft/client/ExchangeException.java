@@ -41,7 +41,7 @@ public final class ExchangeException extends RuntimeException {
   /**
    * Return the pool's last message, with the class and the Python traceback of a user's exception.
    * Empty if the pool died before it could send a message, if the failure is local, and after
-   * serialisation.
+   * serialization.
    */
   public Optional<Error> details() {
     return Optional.ofNullable(details);

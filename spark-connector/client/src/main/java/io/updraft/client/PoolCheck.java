@@ -16,10 +16,10 @@ import java.util.Optional;
 import java.util.stream.Stream;
 
 /**
- * Check of whether a pool accepts this client at all, made before there are tasks. It covers the
- * client's certificate and token, the versions that both sides must share, and the key that signs
- * the client's functions. If several pods share one name, the check asks only one of them, because
- * they are replicas with the same settings.
+ * Check that a pool accepts this client at all, made before there are tasks. It covers the client's
+ * certificate and token, the versions that both sides must share, and the key that signs the
+ * client's functions. If several pods share one name, the check asks only one of them, because they
+ * are replicas with the same settings.
  */
 public final class PoolCheck {
   private static final int BODY_FIELD_TAG = 1 << 3 | 2;

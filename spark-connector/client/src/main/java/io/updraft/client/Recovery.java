@@ -22,7 +22,7 @@ final class Recovery {
   enum Reachability {
     /**
      * The name has no address, or the directory of the socket is missing. The endpoint is probably
-     * misspelt.
+     * misspelled.
      */
     UNRESOLVED,
     /** The name has an address, but the endpoint has not answered this JVM yet. */
@@ -190,8 +190,8 @@ final class Recovery {
   }
 
   /**
-   * Return how long to keep trying. A restarting peer is worth waiting for; a misspelt endpoint is
-   * not.
+   * Return how long to keep trying. A restarting peer is worth waiting for; a misspelled endpoint
+   * is not.
    */
   private Duration acquireLimit(Failure failure, Reachability reach) {
     if (failure.origin() != Failure.Origin.CONNECTION) {

@@ -56,7 +56,7 @@ final class Replicas {
     long lastUse;
     int calls;
 
-    /** The weightiest reason since the pod was last not avoided; null before the first. */
+    /** Weightiest reason in the latest period of avoidance; null before the first period. */
     Departure avoidedFor;
 
     long avoidedUntilNanos;
@@ -104,8 +104,9 @@ final class Replicas {
   /**
    * Create an empty choice.
    *
-   * @param firstUse returns a random negative number: the rank of one of the first pods, the lowest
-   *     of which comes first, or the choice of a place for a later pod
+   * @param firstUse returns a random negative number. While no other pod is known, it is the pod's
+   *     rank, and the pod with the lowest rank comes first. Later, it selects the pod's place among
+   *     the others
    */
   Replicas(LongSupplier firstUse) {
     this.firstUse = firstUse;
@@ -202,8 +203,8 @@ final class Replicas {
 
     /**
      * Record that the call is over, so that it no longer keeps other calls of its task at the pod.
-     * A lost call has its place until another one replaces it. If it kept the others, calls that a
-     * full pod has refused would keep each other there.
+     * A lost call holds its place until another call replaces it. If it kept the others there in
+     * the meantime, the calls that a full pod has refused would keep each other at the pod.
      */
     void ended() {
       synchronized (Replicas.this) {

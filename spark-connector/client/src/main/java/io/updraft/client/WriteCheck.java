@@ -7,9 +7,9 @@ import io.updraft.proto.v1.WriteCommand;
 import java.util.Optional;
 
 /**
- * Check of whether a writer would open a file, made before Spark removes the data that the file
- * replaces. The check creates nothing on the writer's side. If several pods share one name, the
- * check asks only one of them, because they are replicas with the same settings.
+ * Check that a writer would open a file, made before Spark removes the data that the file replaces.
+ * The check creates nothing on the writer's side. If several pods share one name, the check asks
+ * only one of them, because they are replicas with the same settings.
  */
 public final class WriteCheck {
   /** Name of the action in proto/README.md. */

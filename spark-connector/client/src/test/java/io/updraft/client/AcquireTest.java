@@ -83,7 +83,7 @@ final class AcquireTest {
         recovery.decide(full, nothingDone, OptionalLong.of(5), Duration.ofSeconds(10).toNanos()));
   }
 
-  /** The pauses of a task that is refused every time, with a budget of its own. */
+  /** Return the pauses of a task that is refused every time and has its own retry budget. */
   private static List<Long> pauses(int tries, OptionalLong hint) {
     ClientOptions options =
         ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:1"))
@@ -105,7 +105,7 @@ final class AcquireTest {
     List<Long> pauses = pauses(20, OptionalLong.of(500));
     assertTrue(pauses.stream().allMatch(pause -> pause >= 500), pauses.toString());
     assertTrue(pauses.get(0) <= 750, pauses.toString());
-    // From the fourth on the wait is as long as it gets, whatever chance adds.
+    // The wait stops growing at the fourth pause; only the jitter still varies.
     assertTrue(
         pauses.stream().skip(3).allMatch(pause -> pause >= 2_000 && pause <= 6_000),
         pauses.toString());
@@ -129,7 +129,7 @@ final class AcquireTest {
     }
     assertEquals(interval, budget.takeNanos(1_000));
     assertEquals(2 * interval, budget.takeNanos(1_000));
-    // What was not used is not saved up beyond the burst.
+    // Unused retries accumulate only up to the burst.
     long later = 1_000 + 1_000 * interval;
     for (int retry = 0; retry < RetryBudget.BURST; retry++) {
       assertEquals(0, budget.takeNanos(later));
@@ -211,7 +211,7 @@ final class AcquireTest {
                   throw new IllegalStateException(e);
                 }
               });
-      // Long enough for several connect timeouts: before, the task had failed by then.
+      // One second covers several connect timeouts. The task must still be trying by then.
       assertThrows(TimeoutException.class, () -> answered.get(1, TimeUnit.SECONDS));
       TestPool again = TestPool.of(TestServer.onLoopback(port), Behaviours::echo);
       try (again) {

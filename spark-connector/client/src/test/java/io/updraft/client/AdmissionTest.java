@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What goes to a pool before the exchange has its worker, and what is lost with a pool by then. */
+/** Tests of an exchange before admission: the data it sends, and the loss of its pool. */
 @Timeout(120)
 final class AdmissionTest {
   @Test
@@ -85,7 +85,10 @@ final class AdmissionTest {
     }
   }
 
-  /** Comes to an end while the exchange waits, for longer than these tests want to acquire. */
+  /**
+   * Return a behavior that keeps the exchange queued beyond the acquire timeout, then runs {@code
+   * end}.
+   */
   private static TestPool.Behaviour inTheQueue(TestPool.Behaviour end) {
     return call -> {
       call.receiveEarly();

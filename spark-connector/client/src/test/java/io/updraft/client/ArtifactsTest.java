@@ -22,7 +22,7 @@ import org.junit.jupiter.api.Timeout;
 
 @Timeout(120)
 final class ArtifactsTest {
-  /** An artifact whose digest is its name: no client looks into it. */
+  /** Artifact whose digest is just its name; the client does not check digests. */
   private record Given(String name, byte[] data, long sizeBytes) implements Artifact {
     Given(String name, byte[] data) {
       this(name, data, data.length);
@@ -72,7 +72,7 @@ final class ArtifactsTest {
     assertArrayEquals(artifact.data(), arrived.toByteArray());
   }
 
-  /** Asks for these artifacts, then answers so many batches; the last call echoes to the end. */
+  /** Return a behavior that asks for these artifacts one by one, then sends every batch back. */
   private static TestPool.Behaviour asks(CompletableFuture<Void> asked, Given... wanted) {
     return call -> {
       FlightData opening = call.receive();

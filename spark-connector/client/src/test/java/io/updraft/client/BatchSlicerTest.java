@@ -13,7 +13,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 final class BatchSlicerTest {
   private static final int MESSAGE_BYTES = 1 << 20;
 
-  /** Sizes around those of one message and of two parts, in bytes less than a message. */
+  /** Try body sizes around one message and around two parts, given as bytes less than a message. */
   @ParameterizedTest
   @ValueSource(ints = {-600_000, -8, 0, 8, 64, 512, 1_024, 65_536, 131_072, 500_000})
   void every_slice_leaves_room_for_what_is_said_of_it(int lessBytes) {

@@ -23,7 +23,7 @@ final class Batches {
 
   private Batches() {}
 
-  /** Rows {@code first}, {@code first + 1}, and so on. */
+  /** Return a batch with the values {@code first}, {@code first + 1}, and so on. */
   static ArrowRecordBatch counting(BufferAllocator allocator, long first, int rows) {
     try (ArrowBuf values = allocator.buffer(Math.max(8L, 8L * rows))) {
       for (int i = 0; i < rows; i++) {
@@ -35,7 +35,7 @@ final class Batches {
     }
   }
 
-  /** The first value of a batch. */
+  /** Return the first value of a batch. */
   static long first(ArrowRecordBatch batch) {
     return batch.getBuffers().get(1).getLong(0);
   }
@@ -45,7 +45,7 @@ final class Batches {
     return (int) ((RecordBatch) message.header(new RecordBatch())).length();
   }
 
-  /** The IPC metadata of a batch of so many rows. */
+  /** Return the IPC metadata of a batch with this many rows. */
   static byte[] header(int rows) {
     try (RootAllocator allocator = new RootAllocator();
         ArrowRecordBatch batch = counting(allocator, 0, rows)) {

@@ -6,19 +6,19 @@ import io.grpc.Status;
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.ReplyMetadata;
 
-/** What test pools do. */
+/** Behaviors of test pools. */
 final class Behaviours {
   private static final Metadata.Key<String> RETRY_AFTER =
       Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER);
 
   private Behaviours() {}
 
-  /** Sends every batch back. */
+  /** Send every batch back. */
   static void echo(PoolCall call) throws InterruptedException {
     echo(call, call.receive());
   }
 
-  /** The same after the opening. */
+  /** Send every batch back after this opening message. */
   static void echo(PoolCall call, FlightData opening) throws InterruptedException {
     call.sendSchema(opening.header());
     long sequence = 0;
@@ -32,7 +32,7 @@ final class Behaviours {
     }
   }
 
-  /** Sends every batch back, each part of a large one by itself; says how many such there were. */
+  /** Send every message back. Return how many of them held only a part of a batch. */
   static int echoParts(PoolCall call) throws InterruptedException {
     call.sendSchema(call.receive().header());
     int parts = 0;
@@ -52,7 +52,7 @@ final class Behaviours {
     return parts;
   }
 
-  /** Answers so many batches, then takes one more and loses its worker. */
+  /** Return a behavior that answers this many batches, takes one more and loses its worker. */
   static TestPool.Behaviour workerDiesAfter(int answered) {
     return call -> {
       echoSome(call, answered);
@@ -61,12 +61,12 @@ final class Behaviours {
     };
   }
 
-  /** Answers so many batches and no more. */
+  /** Answer this many batches and no more. */
   static void echoSome(PoolCall call, int answered) throws InterruptedException {
     echoSome(call, call.receive(), answered);
   }
 
-  /** The same after the opening. */
+  /** Answer this many batches after this opening message. */
   static void echoSome(PoolCall call, FlightData opening, int answered)
       throws InterruptedException {
     call.sendSchema(opening.header());
@@ -76,7 +76,7 @@ final class Behaviours {
     }
   }
 
-  /** Answers so many batches, takes one more and comes to an end. */
+  /** Return a behavior that answers this many batches, takes one more and runs {@code end}. */
   static TestPool.Behaviour afterAnswers(int answered, TestPool.Behaviour end) {
     return call -> {
       echoSome(call, answered);
@@ -85,7 +85,7 @@ final class Behaviours {
     };
   }
 
-  /** Comes to an end when it has read the command. */
+  /** Return a behavior that reads the command and runs {@code end}. */
   static TestPool.Behaviour afterTheOpening(TestPool.Behaviour end) {
     return call -> {
       call.receive();
@@ -93,7 +93,9 @@ final class Behaviours {
     };
   }
 
-  /** Comes to an end when the function has taken the first batch. */
+  /**
+   * Return a behavior that reports that the function took the first batch, then runs {@code end}.
+   */
   static TestPool.Behaviour atWork(TestPool.Behaviour end) {
     return call -> {
       call.receive();
@@ -103,22 +105,22 @@ final class Behaviours {
     };
   }
 
-  /** An end: the worker is lost and the pool says so. */
+  /** End the call with an in-band report that the worker is lost. */
   static void workerDies(PoolCall call) {
     call.fail(ErrorKind.ERROR_KIND_WORKER, "the worker was killed by SIGKILL", 0);
   }
 
-  /** An end: the pool drains. */
+  /** End the call because the pool is draining. */
   static void drains(PoolCall call) {
     call.fail(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, "the pool is draining", 0);
   }
 
-  /** An end: the stream stops without a finish, as where a pod is gone. */
+  /** End the stream without a finish, as if the pod were gone. */
   static void vanishes(PoolCall call) {
     call.close(Status.OK, new Metadata());
   }
 
-  /** A full pool, which wants to be asked again after so many milliseconds. */
+  /** Return the behavior of a full pool that asks for a retry after this many milliseconds. */
   static TestPool.Behaviour full(String retryAfter) {
     return call -> {
       Metadata trailers = new Metadata();

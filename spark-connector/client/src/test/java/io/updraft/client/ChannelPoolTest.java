@@ -9,7 +9,7 @@ import java.util.List;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** Which pod the connections of one task lead to. No test connects. */
+/** Tests of the pod that a task's connections lead to. No test connects. */
 class ChannelPoolTest {
   private static final ClientOptions OPTIONS =
       ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://pods.invalid:1"));

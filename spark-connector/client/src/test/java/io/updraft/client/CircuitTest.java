@@ -121,7 +121,7 @@ final class CircuitTest {
       for (Future<String> failure : failures) {
         assertTrue(failure.get().contains("the circuit is open"), failure.get());
       }
-      // Free ones, those of gRPC's own clock for each connection, and one for each interval.
+      // Free attempts, attempts that gRPC makes by itself on each connection, and one per interval.
       int most = Circuit.FREE_ATTEMPTS + 4 * EventLoops.THREADS + 10;
       assertTrue(accepted.get() <= most, accepted + " attempts");
     } finally {

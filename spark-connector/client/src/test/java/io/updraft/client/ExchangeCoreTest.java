@@ -17,7 +17,7 @@ import io.updraft.proto.v1.Report;
 import java.time.Duration;
 import org.junit.jupiter.api.Test;
 
-/** Drives an exchange's core by hand: no pool, no thread, and a clock that says what is wanted. */
+/** Tests of an exchange's core without a pool or a thread. Each test sets the time itself. */
 final class ExchangeCoreTest {
   private static final int ROWS = 100;
   private static final int LARGE_ROWS = Admission.BYTES_BEFORE_ADMISSION;

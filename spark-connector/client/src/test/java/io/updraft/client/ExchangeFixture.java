@@ -8,10 +8,7 @@ import java.util.List;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.RootAllocator;
 
-/**
- * A task's side of an exchange. Closing it fails when the exchange left anything allocated: the
- * allocators count, in tests each buffer.
- */
+/** Task's side of an exchange. {@link #close} fails if the exchange has left a buffer allocated. */
 final class ExchangeFixture implements AutoCloseable {
   static final ExchangeCommand COMMAND =
       ExchangeCommand.newBuilder()
@@ -49,13 +46,13 @@ final class ExchangeFixture implements AutoCloseable {
     return allocator;
   }
 
-  /** Sends the next batch; its first value says which it is. */
+  /** Send the next batch. Its first value encodes its number. */
   void send(int rows) {
     sent++;
     exchange.send(Batches.counting(allocator, sent * 1_000_000, rows), rows);
   }
 
-  /** Sends so many batches and returns the numbers of those that came back, in order. */
+  /** Send this many batches and return the numbers of the batches that came back, in order. */
   List<Long> run(int batches, int rows) throws InterruptedException {
     List<Long> numbers = new ArrayList<>();
     boolean finished = false;
@@ -77,7 +74,7 @@ final class ExchangeFixture implements AutoCloseable {
     }
   }
 
-  /** Which batch a reply is, by its first value; its sequence must say the same. */
+  /** Return the number of a reply's batch from its first value, which must match the sequence. */
   static long number(Reply reply) {
     try (var batch = reply.batch()) {
       long number = Batches.first(batch) / 1_000_000;

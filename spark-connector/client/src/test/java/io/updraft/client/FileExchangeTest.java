@@ -40,7 +40,7 @@ class FileExchangeTest {
         call -> {
           call.receive();
           while (!WriteRequestMetadata.parseFrom(call.receiveEarly().appMetadata()).hasFinish()) {
-            // Keepalives, which may come until then.
+            // Skip keepalives.
           }
           reply(call, WriteReplyMetadata.newBuilder().setOffset(0), PART);
           Receipt receipt = Receipt.newBuilder().setFileBytes(PART.length).build();

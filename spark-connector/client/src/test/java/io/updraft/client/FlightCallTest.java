@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Timeout;
 
 @Timeout(60)
 class FlightCallTest {
-  /** A call that leaves everything to its test. */
+  /** Call whose hooks do nothing. */
   private static final class SilentCall extends FlightCall {
     SilentCall(ClientOptions options, BufferAllocator allocator) {
       super(options, new BearerToken(options), TaskIdentity.getDefaultInstance(), allocator, 0);
@@ -48,7 +48,8 @@ class FlightCallTest {
     try (TestPool pool = TestPool.of(Behaviours::echo);
         BufferAllocator allocator = new RootAllocator()) {
       ClientOptions options = ClientOptions.of(Peer.POOL, pool.endpoint());
-      // gRPC answers for calls that were not started as long as a channel is new.
+      // On a new channel, gRPC answers isReady even for a call that was not started. So use the
+      // channel first.
       try (ExchangeFixture task = new ExchangeFixture(options, Replay.REPLAY)) {
         assertEquals(List.of(1L), task.run(1, 10));
       }

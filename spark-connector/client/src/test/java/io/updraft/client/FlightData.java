@@ -10,7 +10,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 
-/** FlightData by way of protobuf's own coder: what the hand-written one is compared with. */
+/** FlightData encoded by protobuf's own coder, as a reference for the hand-written one. */
 record FlightData(byte[] descriptor, byte[] header, byte[] appMetadata, byte[] body) {
   private static final byte[] NOTHING = {};
 
@@ -65,7 +65,7 @@ record FlightData(byte[] descriptor, byte[] header, byte[] appMetadata, byte[] b
     }
   }
 
-  /** The command in the descriptor. */
+  /** Return the command in the descriptor. */
   ExchangeCommand command() {
     try {
       CodedInputStream in = CodedInputStream.newInstance(descriptor);

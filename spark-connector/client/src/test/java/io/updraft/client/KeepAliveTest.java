@@ -82,7 +82,7 @@ class KeepAliveTest {
         ExchangeFixture task =
             new ExchangeFixture(
                 options(pool).changed(o -> o.keepAlive = Duration.ofMinutes(5)), Replay.REPLAY)) {
-      // The echo would answer a keepalive as it answers a batch, and fail.
+      // The echo would treat a keepalive as a batch and fail.
       assertEquals(3, task.run(3, ROWS).size());
     }
   }
@@ -98,7 +98,7 @@ class KeepAliveTest {
           }
           heard.countDown();
           while (!WriteRequestMetadata.parseFrom(call.receive().appMetadata()).hasFinish()) {
-            // Keepalives, which may come until then.
+            // Skip keepalives.
           }
           for (int i = 0; i < WRITERS_KEEPALIVES; i++) {
             Thread.sleep(BETWEEN_THEM_MILLISECONDS);
@@ -122,7 +122,7 @@ class KeepAliveTest {
   }
 
   private static FileExchange open(TestPool pool, BufferAllocator allocator) {
-    // Less than the writer takes, more than it is ever silent.
+    // Shorter than the writer's total time, but longer than any of its silences.
     Duration replyTimeout = Duration.ofMillis(8 * BETWEEN_THEM_MILLISECONDS);
     return FileExchange.open(
         options(pool)

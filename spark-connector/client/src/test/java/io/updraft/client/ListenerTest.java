@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Real services are what tests/e2e/test_wrong_endpoints.py has. */
+/** Tests with fake services; tests/e2e/test_wrong_endpoints.py has the real ones. */
 @Timeout(120)
 final class ListenerTest {
   private static Optional<String> wrongPeer(int port) throws InterruptedException {
@@ -30,7 +30,7 @@ final class ListenerTest {
             .changed(o -> o.connectTimeout = Duration.ofSeconds(20)));
   }
 
-  /** What is said of a port that answers whatever it is sent with these bytes, and hangs up. */
+  /** Return the description of a port that sends these bytes to every client and hangs up. */
   private static Optional<String> answering(String answer) throws Exception {
     ServerSocket server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     Thread thread = new Thread(() -> answerAll(server, answer));

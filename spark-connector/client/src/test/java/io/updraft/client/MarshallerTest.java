@@ -29,7 +29,7 @@ final class MarshallerTest {
 
   private final RootAllocator root = new RootAllocator();
 
-  /** Fails the test when anything is still allocated. */
+  /** Fail the test if anything is still allocated. */
   @AfterEach
   void closeAllocator() {
     root.close();
@@ -47,7 +47,7 @@ final class MarshallerTest {
     }
   }
 
-  /** What gRPC hands over, without its buffers. */
+  /** Stream of known length, as gRPC delivers it, but without gRPC's buffers. */
   private static final class Received extends ByteArrayInputStream implements KnownLength {
     Received(byte[] bytes) {
       super(bytes);

@@ -12,7 +12,7 @@ import com.tngtech.archunit.library.dependencies.SliceAssignment;
 import com.tngtech.archunit.library.dependencies.SliceIdentifier;
 import org.junit.jupiter.api.Test;
 
-/** Which package may know which. */
+/** Rules on the dependencies between packages and between files. */
 class PackagesTest {
   /** The client's classes and the generated messages, without the tests. */
   private static final JavaClasses CLASSES =
@@ -23,7 +23,7 @@ class PackagesTest {
       new SliceAssignment() {
         @Override
         public SliceIdentifier getIdentifierOf(JavaClass javaClass) {
-          // Generated messages of one .proto file know each other.
+          // Messages generated from one .proto file depend on each other.
           return javaClass.getPackageName().equals(Exchange.class.getPackageName())
               ? javaClass
                   .getSource()

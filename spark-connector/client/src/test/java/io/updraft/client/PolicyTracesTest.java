@@ -34,8 +34,8 @@ import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
 /**
- * The simulator's models of this policy (tests/simulation/client) decide as these classes do: each
- * line of the traces has an event and, after a tab, what the model decided on it.
+ * Comparison of the simulator's models of this policy (tests/simulation/client) with these classes.
+ * Each line of the traces has an event and, after a tab, the model's decision.
  */
 class PolicyTracesTest {
   private static final ClientOptions OPTIONS =

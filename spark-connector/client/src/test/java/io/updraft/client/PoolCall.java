@@ -14,9 +14,9 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
-/** One call to a {@link TestPool}, from its side. */
+/** Call to a {@link TestPool}, seen from the pool. */
 final class PoolCall {
-  /** Raised to end a behaviour whose client has left. */
+  /** Raised to end a behavior whose client has left. */
   static final class Gone extends RuntimeException {
     private static final long serialVersionUID = 1L;
   }
@@ -66,12 +66,14 @@ final class PoolCall {
     return headers;
   }
 
-  /** Waits until the client has cancelled. */
+  /** Wait until the client has cancelled. Return false if it does not do so in time. */
   boolean awaitCancelled() throws InterruptedException {
     return cancelled.await(60, TimeUnit.SECONDS);
   }
 
-  /** The next message; null at the client's half-close. Whoever wants a second one is admitted. */
+  /**
+   * Return the next message; null at the client's half-close. The second call admits the exchange.
+   */
   FlightData receive() throws InterruptedException {
     if (opened) {
       admit();
@@ -79,7 +81,7 @@ final class PoolCall {
     return receiveEarly();
   }
 
-  /** The same before the exchange is admitted. */
+  /** Return the next message without admitting the exchange. */
   FlightData receiveEarly() throws InterruptedException {
     opened = true;
     byte[] message = arrived.take();
@@ -89,7 +91,7 @@ final class PoolCall {
     return message == END ? null : FlightData.parse(message);
   }
 
-  /** Whether nothing comes, as far as a moment can tell. */
+  /** Return whether no message arrives for a moment. */
   boolean isSilent() throws InterruptedException {
     return arrived.poll(200, TimeUnit.MILLISECONDS) == null;
   }
@@ -105,7 +107,7 @@ final class PoolCall {
     call.sendMessage(message);
   }
 
-  /** Says that the exchange has its worker, unless that was said. */
+  /** Announce once that the exchange has its worker. */
   void admit() {
     if (!admitted) {
       admitted = true;
@@ -123,7 +125,7 @@ final class PoolCall {
     send(FlightData.reply(ReplyMetadata.newBuilder().setConsumed(consumed).build()));
   }
 
-  /** Replies with a batch as it came. */
+  /** Reply with a batch, unchanged. */
   void sendBatch(long sequence, long consumed, FlightData batch, int batchRows) {
     batches++;
     rows += batchRows;
@@ -132,7 +134,7 @@ final class PoolCall {
     send(FlightData.reply(metadata, batch.header(), batch.body()));
   }
 
-  /** Finishes with the right counts. */
+  /** Finish with the right counts. */
   void finish() {
     Finish finish =
         Finish.newBuilder()
@@ -144,7 +146,7 @@ final class PoolCall {
     close(Status.OK, new Metadata());
   }
 
-  /** Fails as a pool does: in-band, then by the status. */
+  /** Fail the call as a pool does: in-band, then with the status. */
   void fail(ErrorKind kind, String message, long sequence) {
     Error error =
         Error.newBuilder().setKind(kind).setMessage(message).setSequence(sequence).build();
@@ -156,7 +158,7 @@ final class PoolCall {
     try {
       call.close(status, trailers);
     } catch (IllegalStateException e) {
-      // Closed or cancelled before: nothing more can be said to the client.
+      // The call is already closed or cancelled.
     }
   }
 }

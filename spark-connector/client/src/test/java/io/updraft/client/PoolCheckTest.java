@@ -43,7 +43,9 @@ final class PoolCheckTest {
     return bytes.toByteArray();
   }
 
-  /** What a pool answers that ends its actions with a status, and gives a result if that is OK. */
+  /**
+   * Return the answer of a pool that ends its actions with a status, after a result if it is OK.
+   */
   private static PoolCheck.Answer answer(Status status, PoolStatus pool) throws Exception {
     try (TestServer server = serving(0, status, pool)) {
       return PoolCheck.ask(options(server));
@@ -157,7 +159,7 @@ final class PoolCheckTest {
     assertEquals(PoolCheck.Cause.SIGNATURE, refusal.cause());
   }
 
-  /** A port where the kernel accepts connections, and nobody ever reads or writes. */
+  /** Return the message about a port where the kernel accepts connections but no process reads. */
   private static String silenceAt(String scheme, Duration connectTimeout) throws Exception {
     try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
       Endpoint endpoint = Endpoint.parse(scheme + "://127.0.0.1:" + silent.getLocalPort());

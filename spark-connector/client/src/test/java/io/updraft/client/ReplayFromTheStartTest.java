@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Functions that answer when they like, declared deterministic. */
+/** Tests of deterministic functions whose replies do not match requests one to one. */
 @Timeout(120)
 final class ReplayFromTheStartTest {
   private static final int ROWS = 100;
@@ -101,7 +101,7 @@ final class ReplayFromTheStartTest {
     on(result(2), 1);
     assertEquals(1, core.next().reply().sequence());
     on(WORKER_LOST, 2);
-    // What came before the failure is still given out.
+    // Replies that came before the failure are still delivered.
     assertEquals(2, core.next().reply().sequence());
     assertThrows(ExchangeException.class, core::next);
   }
@@ -129,7 +129,7 @@ final class ReplayFromTheStartTest {
     on(WORKER_LOST, 3);
     begin();
     while (core.nextToSend() != null) {
-      // All of them again.
+      // Send all batches again.
     }
     on(new ReplyEvent.Credit(), 3);
     on(WORKER_LOST, 3);

@@ -231,7 +231,10 @@ final class ReplayTest {
     log.close();
   }
 
-  /** Nothing of a lost call stays behind either, though its peer has ended it without reading. */
+  /**
+   * Check also that a lost call leaves nothing allocated, although its peer ended it without
+   * reading.
+   */
   @ParameterizedTest
   @ValueSource(longs = {1, 1 << 10, 1 << 20, 1 << 30})
   void a_window_of_any_size_is_replayed(long windowBytes) throws Exception {

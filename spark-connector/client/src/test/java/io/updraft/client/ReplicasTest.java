@@ -16,7 +16,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** Which of several pods a call goes to. */
+/** Tests of the choice between several pods for a call. */
 class ReplicasTest {
   private static final List<InetAddress> FOUR = List.of(pod(1), pod(2), pod(3), pod(4));
 

@@ -40,7 +40,7 @@ final class ReplyProtocolTest {
   private final ReplyProtocol protocol =
       new ReplyProtocol(OPTIONS, range -> zeros((int) range.getSizeBytes()));
 
-  /** Fails the test when anything is still allocated. */
+  /** Fail the test if anything is still allocated. */
   @AfterEach
   void closeAllocator() {
     protocol.close();

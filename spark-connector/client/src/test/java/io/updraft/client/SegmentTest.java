@@ -44,7 +44,7 @@ final class SegmentTest {
     segment = Segment.open(directory.toString(), offer(NAME, RING));
   }
 
-  /** Fails the test when anything is still allocated. */
+  /** Fail the test if anything is still allocated. */
   @AfterEach
   void close() {
     segment.close();

@@ -17,7 +17,7 @@ final class SingleBatch implements AutoCloseable {
     this.batch = new RequestBatch(Batches.counting(root, 0, rows), BatchGroups.NONE);
   }
 
-  /** A batch that says how large it is and has no memory. */
+  /** Return a batch that has a size but no memory. */
   static ArrowRecordBatch unowned(int rows) {
     ArrowBuf buffer = new ArrowBuf(ReferenceManager.NO_OP, null, 8L * rows, 0);
     buffer.writerIndex(8L * rows);

@@ -2,7 +2,7 @@
 package io.updraft.client;
 
 /**
- * A call as a core sees it, made at zero.
+ * Call as a core sees it, created at time zero.
  *
  * @param connected whether it has reached the wire
  * @param hasAlternatives whether another pod may have a free worker

@@ -13,11 +13,11 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
 
 /**
- * A pool in this JVM that does what a test tells it: the first call runs the first behaviour, and
- * so on; the last one serves all that follow.
+ * Pool in this JVM with behaviors chosen by a test. The first call runs the first behavior, and so
+ * on; all later calls run the last behavior.
  */
 final class TestPool implements AutoCloseable {
-  /** What the pool does with one call, on a thread of its own. */
+  /** Behavior of the pool in one call, on a thread of its own. */
   interface Behaviour {
     void run(PoolCall call) throws Exception;
   }
@@ -48,12 +48,12 @@ final class TestPool implements AutoCloseable {
     return server.endpoint();
   }
 
-  /** The calls so far. */
+  /** Return the calls so far. */
   List<PoolCall> calls() {
     return calls;
   }
 
-  /** Breaks every connection, as a killed process would. */
+  /** Break every connection, as a killed process would. */
   void kill() {
     server.close();
   }
@@ -74,7 +74,7 @@ final class TestPool implements AutoCloseable {
     try {
       behaviour.run(call);
     } catch (PoolCall.Gone e) {
-      // The client left; the test looks at its own side.
+      // The client has left. The test checks the client's side.
     } catch (Exception e) {
       call.close(Status.INTERNAL.withDescription("test pool: " + e), new Metadata());
     }

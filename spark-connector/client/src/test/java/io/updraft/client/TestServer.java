@@ -13,7 +13,7 @@ import java.io.UncheckedIOException;
 import java.net.InetSocketAddress;
 import java.util.concurrent.TimeUnit;
 
-/** A server in this JVM with one of Flight's methods; its messages are bytes. */
+/** Server in this JVM with one of Flight's methods, whose messages are raw bytes. */
 final class TestServer implements AutoCloseable {
   private final Server server;
   private final int port;
@@ -23,12 +23,12 @@ final class TestServer implements AutoCloseable {
     this.port = server.getPort();
   }
 
-  /** A builder for a port of loopback; zero: any. */
+  /** Return a builder for a loopback port; zero means any free port. */
   static NettyServerBuilder onLoopback(int port) {
     return NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", port));
   }
 
-  /** Starts a server with the method that a client knows by this descriptor. */
+  /** Start a server for the method that this client-side descriptor describes. */
   static TestServer start(
       NettyServerBuilder builder,
       MethodDescriptor<?, ?> method,
@@ -52,7 +52,7 @@ final class TestServer implements AutoCloseable {
     return Endpoint.parse("grpc://127.0.0.1:" + port());
   }
 
-  /** Breaks every connection, as a killed process would; afterwards nothing listens at its port. */
+  /** Break every connection, as a killed process would. Afterwards, nothing listens at the port. */
   @Override
   public void close() {
     server.shutdownNow();

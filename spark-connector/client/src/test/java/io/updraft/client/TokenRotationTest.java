@@ -30,7 +30,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** A token file that changes while calls are made. */
+/** Tests of a token file that changes while calls are made. */
 @Timeout(60)
 final class TokenRotationTest {
   private static final Metadata.Key<String> AUTHORIZATION =
@@ -68,13 +68,13 @@ final class TokenRotationTest {
     return new ExchangeFixture(options(pool.endpoint()), replay);
   }
 
-  /** A pool that refuses the call. */
+  /** Refuse a call because of its token. */
   private static void refuses(PoolCall call) throws InterruptedException {
     call.receive();
     call.close(UNKNOWN, new Metadata());
   }
 
-  /** The same when the client's file has been replaced. */
+  /** Return a behavior that replaces the client's token file and then refuses the call. */
   private TestPool.Behaviour refusesAfter(String token) {
     return call -> {
       replace(token);
@@ -129,7 +129,7 @@ final class TokenRotationTest {
               replace("new");
               Behaviours.workerDies(call);
             });
-    // The new one may be replaced as well before it is presented.
+    // The new token, too, is replaced before the pool accepts it.
     try (TestPool pool = TestPool.of(dies, refusesAfter("newer"), Behaviours::echo);
         ExchangeFixture task = task(pool, Replay.REPLAY)) {
       assertEquals(List.of(1L, 2L, 3L), task.run(3, 1));
@@ -163,7 +163,9 @@ final class TokenRotationTest {
     }
   }
 
-  /** A pool that had let the exchange wait, and no longer knows its token when its turn comes. */
+  /**
+   * Return the behavior of a pool that revokes the exchange's token while the exchange is queued.
+   */
   private TestPool.Behaviour takesBackAfter(String token) {
     return call -> {
       call.receive();
@@ -265,11 +267,11 @@ final class TokenRotationTest {
     }
   }
 
-  /** A writer that takes a file without rows. */
+  /** Accept a file without rows, as a writer does. */
   private static void writes(PoolCall call) throws Exception {
     call.receive();
     while (!WriteRequestMetadata.parseFrom(call.receiveEarly().appMetadata()).hasFinish()) {
-      // Keepalives, which may come until then.
+      // Skip keepalives.
     }
     reply(call, WriteReplyMetadata.newBuilder().setReceipt(Receipt.getDefaultInstance()));
     call.close(Status.OK, new Metadata());
@@ -310,9 +312,7 @@ final class TokenRotationTest {
     }
   }
 
-  /**
-   * A server whose actions take one token alone, and replace the client's file when they refuse.
-   */
+  /** Server whose actions accept only one token and run {@code refused} for any other. */
   private final class Actions implements AutoCloseable {
     private final List<String> presented = new CopyOnWriteArrayList<>();
     private final TestServer server;

@@ -187,7 +187,7 @@ final class TransportTest {
 
   @Test
   @EnabledOnOs(OS.LINUX)
-  @SuppressWarnings("deprecation") // What replaces it is not in the Netty of Spark 4.0.
+  @SuppressWarnings("deprecation") // Its replacement is missing in the Netty of Spark 4.0.
   void batches_travel_over_a_unix_socket_without_a_warning(@TempDir Path directory)
       throws Exception {
     String path = directory.resolve("pool.sock").toString();

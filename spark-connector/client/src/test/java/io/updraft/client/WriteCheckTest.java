@@ -33,10 +33,10 @@ final class WriteCheckTest {
           .build();
   private static final byte[] EMPTY_RESULT = new byte[0];
 
-  /** A call that arrived: its headers and the bytes of its Action. */
+  /** Received call: its headers and the bytes of its Action. */
   private record Asked(Metadata headers, byte[] action) {}
 
-  /** A Flight server whose actions all end with one status, or never if it is null. */
+  /** Flight server whose actions all end with one status; they never end if it is null. */
   private static final class Actions implements AutoCloseable {
     private final BlockingQueue<Asked> asked = new LinkedBlockingQueue<>();
     private final CountDownLatch cancelled = new CountDownLatch(1);

@@ -25,8 +25,8 @@ class UpdraftExtensions extends (SparkSessionExtensions => Unit) {
     extensions.injectPostHocResolutionRule(_ => RegisteredCalls)
     extensions.injectPreCBORule(_ => RegisteredAggregations)
     extensions.injectPlannerStrategy(UpdraftStrategy(_))
-    // PySpark 3.5 does not look for WriterCheckExtension by itself. Where Spark does, the second
-    // strategy finds each command checked.
+    // PySpark 3.5 does not load WriterCheckExtension by itself. If Spark has loaded it, this second
+    // strategy skips every command, because each is already checked.
     extensions.injectPlannerStrategy(WriterCheckStrategy(_))
     extensions.injectPlannerStrategy(TableWrites(_))
     extensions.injectPlannerStrategy(IcebergWrites(_))

@@ -5,10 +5,10 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 
 import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
 
-/** Replies as an exchange gives them. */
+/** Replies as an exchange returns them. */
 object Replies {
 
-  /** A batch of binary values, in which outputs end. */
+  /** Return a reply with a batch of binary values, in which outputs end at `rowEnds`. */
   def ofBinaries(values: Seq[Array[Byte]], rowEnds: Seq[Int]): Reply = {
     val builder = new BinaryBuilder(offsetWidth = 4)
     values.foreach(builder.put)

@@ -12,11 +12,10 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.updraft.client.Exchange
 
-/** Which package may know which: what holds of all of them, and of those on either side of a wall.
-  */
+/** Rules on the dependencies between packages, between files and between modules. */
 class PackagesSuite extends AnyFunSuite {
 
-  /** The classes of the modules of these, without their tests. */
+  /** Return the classes of the modules that contain these classes, without the tests. */
   private def modulesOf(classes: Class[_]*): JavaClasses = new ClassFileImporter().importUrls(
     classes.map(_.getProtectionDomain.getCodeSource.getLocation).asJava
   )
@@ -31,7 +30,7 @@ class PackagesSuite extends AnyFunSuite {
 
   private object ByFile extends SliceAssignment {
     override def getIdentifierOf(javaClass: JavaClass): SliceIdentifier =
-      // Of the classes that ours use there is no file.
+      // Classes of libraries have no known source file.
       javaClass.getSource.flatMap(_.getFileName).map[SliceIdentifier](file =>
         SliceIdentifier.of(javaClass.getPackageName, file)
       ).orElse(SliceIdentifier.ignore())

@@ -72,7 +72,7 @@ private[config] object Values {
     Values(names, checked(_.toLowerCase(Locale.ROOT))(allowed.contains(_), names))
   }
 
-  /** Values are `none`, or some of the allowed names, separated by commas. */
+  /** Return values that are `none`, or some of the allowed names, separated by commas. */
   def choices(allowed: String*): Values[Set[String]] = {
     val names = s"none, or some of ${allowed.mkString(", ")}"
     Values(

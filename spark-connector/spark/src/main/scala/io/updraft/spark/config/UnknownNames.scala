@@ -8,7 +8,7 @@ import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Warnings about unknown names under `spark.updraft.`, which are most likely misspelt. Each
+/** Warnings about unknown names under `spark.updraft.`, which are most likely misspelled. Each
   * session warns once about each name.
   */
 object UnknownNames extends Logging {

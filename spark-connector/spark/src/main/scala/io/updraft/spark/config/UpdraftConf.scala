@@ -148,7 +148,7 @@ object UpdraftConf
     if (enabled.require(lookup)) applicationSettings(lookup) else None
   }
 
-  /** Return the settings for Spark's own Python workers, which [[enabled]] does not concern. */
+  /** Return the settings for Spark's own Python workers. They do not depend on [[enabled]]. */
   def applicationSettings(lookup: String => Option[String]): Option[UdfSettings] =
     endpoint.read(lookup).map(readAll(_, lookup))
 

@@ -139,8 +139,9 @@ object WriteConf
   def writesTables(conf: SQLConf, format: String): Boolean =
     tables.require(key => Option(conf.getConfString(key, null))).contains(format)
 
-  /** Return whether the data files of tables of this format may go through the writer. A wrong
-    * value counts as a yes, because it has to fail the writes that it is about, and no other query.
+  /** Return whether the data files of tables of this format may go through the writer. Return true
+    * for an invalid value, because it must fail only the writes that it concerns, not other
+    * queries.
     */
   def mayWriteTables(conf: SQLConf, format: String): Boolean =
     Try(writesTables(conf, format)).getOrElse(true)

@@ -16,7 +16,7 @@ import io.updraft.spark.task.{FunctionCall, TaskRunner}
   *
   * @param evalType
   *   eval type that Spark planned. It may differ from the function's own eval type: Spark 4.0
-  *   pickles the arguments of an Arrow-optimised function if one argument has a user-defined type
+  *   pickles the arguments of an Arrow-optimized function if one argument has a user-defined type
   */
 case class FlightEvalPythonExec(
     udfs: Seq[PythonUDF],

@@ -63,7 +63,7 @@ object PoolProbe {
       answer.problem(settings, functions).orElse(answer.unanswered).map(_.fallbackReason)
     } else None
 
-  /** If the pool cannot run the functions, raise an error that says what to set. */
+  /** Raise an error that says what to set if the pool cannot run the functions. */
   def require(settings: UdfSettings, functions: Seq[PythonFuncExpression]): Unit = {
     val asked = question(settings, functions)
     ask(settings, functions).problem(settings, functions) match {

@@ -26,8 +26,8 @@ abstract class TaskFailures(
   /** Return the error that Spark's users see instead of the exchange's error. */
   protected def failed(e: ExchangeException): Throwable
 
-  /** If the listener at the endpoint is certainly not the expected peer, return what it is and what
-    * to set. Otherwise, return an empty text.
+  /** Return a description of the listener at the endpoint and the setting to correct, if the
+    * listener is certainly not the expected peer. Otherwise, return an empty text.
     */
   protected final def wrongPeer(e: ExchangeException): String =
     if (TaskFailures.MayBeOfAnother(e.kind())) {

@@ -11,10 +11,10 @@ import java.net.URI
   */
 private[workers] final case class ConnectServer(url: String, token: Option[String]) {
 
-  /** Port on the loopback address. */
+  /** Return the port on the loopback address. */
   def port: Int = new URI(url.takeWhile(_ != ';')).getPort
 
-  /** Variables that tell PySpark's worker where the server is. */
+  /** Return the variables that tell PySpark's worker where the server is. */
   def environment: Map[String, String] =
     Map(ConnectServer.Url -> url) ++ token.map(ConnectServer.Token -> _)
 }
@@ -25,7 +25,7 @@ private[workers] object ConnectServer {
   private val Token = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
   private val TokenParameter = "token="
 
-  /** Whether functions of a worker module use a session of Spark Connect. */
+  /** Return whether functions of a worker module use a session of Spark Connect. */
   def servesModule(module: String): Boolean = module.startsWith(Modules)
 
   /** Return the server whose URL Spark gave the worker; None if the worker's module uses no

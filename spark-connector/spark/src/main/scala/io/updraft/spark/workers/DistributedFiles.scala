@@ -7,12 +7,12 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sql.updraft.SessionFiles
 
 /** Files that the application has distributed to its executors. Only the driver knows their names.
-  * On an executor they are in the working directory, beside files of Spark and of the resource
-  * manager, such as tokens.
+  * On an executor they share the working directory with files of Spark and of the resource manager,
+  * such as tokens.
   */
 private[spark] object DistributedFiles {
 
-  /** Question of an executor to the driver: the names of a session's files. */
+  /** Executor's question to the driver for the names of a session's files. */
   final case class Question(session: Option[String]) {
     def answer(context: SparkContext): Array[String] = SessionFiles.names(context, session).toArray
   }
@@ -20,10 +20,10 @@ private[spark] object DistributedFiles {
   @volatile private var ask: Question => Array[String] = (_: Question) =>
     throw new IllegalStateException("the plugin of the connector has not started")
 
-  /** Use this way to the driver from now on. */
+  /** Use this function to ask the driver from now on. */
   def askBy(way: Question => Array[String]): Unit = ask = way
 
-  /** Return those of a session's files that this process has, by name. */
+  /** Return the files of a session that this process has, by name. */
   def of(session: Option[String]): Seq[(String, File)] = {
     val names = ask(Question(session)).toSeq
     val files = SessionFiles(names, session)

@@ -13,13 +13,13 @@ private[workers] final class Handshake(channel: SocketChannel) {
   private val in = new DataInputStream(Channels.newInputStream(channel))
   private val out = new DataOutputStream(Channels.newOutputStream(channel))
 
-  /** Tell Spark the worker's process. */
+  /** Send the worker's process id to Spark. */
   def introduce(pid: Long): Unit = {
     out.writeInt(pid.toInt)
     out.flush()
   }
 
-  /** Show Spark the secret, as a process that connects. */
+  /** Send the secret to Spark, as the side that connects. */
   def authenticate(secret: String): Unit = {
     write(secret)
     if (read() != Handshake.Accepted) throw new IOException("Spark has refused the worker's secret")

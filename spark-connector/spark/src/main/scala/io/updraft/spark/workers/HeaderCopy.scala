@@ -4,8 +4,8 @@ package io.updraft.spark.workers
 import java.io.{ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException, InputStream}
 import java.nio.charset.StandardCharsets.UTF_8
 
-/** Reader of the numbers and texts at the start of a PySpark stream. It copies what it reads for
-  * PySpark's worker on the pool, except what the caller leaves out.
+/** Reader of the numbers and texts at the start of a PySpark stream. It copies them for PySpark's
+  * worker on the pool, except the parts that the caller leaves out.
   */
 private[workers] final class HeaderCopy(stream: InputStream) {
   private val in = new DataInputStream(stream)
@@ -45,7 +45,7 @@ private[workers] final class HeaderCopy(stream: InputStream) {
     value
   }
 
-  /** Return a count that is not negative, and copy it. */
+  /** Read and copy a count, which must not be negative. */
   def count(): Int = {
     val value = readCount()
     out.writeInt(value)
@@ -83,11 +83,11 @@ private[workers] final class HeaderCopy(stream: InputStream) {
     bytes
   }
 
-  /** Copy everything that is left of the stream. */
+  /** Copy the rest of the stream. */
   def rest(): Unit = in.transferTo(out): Unit
 }
 
-/** Raised if a stream does not begin as Spark's runner begins it. */
+/** Raised if a stream does not begin like a stream of Spark's runner. */
 private[workers] final class NotPySparkException(problem: String)
     extends RuntimeException(
       s"the stream of Spark's runner has another form than that of this Spark ($problem): " +

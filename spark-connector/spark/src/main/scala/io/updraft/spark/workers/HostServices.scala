@@ -32,7 +32,7 @@ private[workers] final class HostServices(
   /** Number of the last connection that the worker has opened. */
   private var opened = 0
 
-  /** Let the worker call one more service, which asks for no secret. */
+  /** Let the worker call one more service, which requires no secret. */
   def add(address: String): Unit = synchronized(secrets.update(address, None))
 
   /** Take a piece from the worker. The first piece of a connection is the address of a service, and
@@ -81,7 +81,7 @@ private[workers] final class HostServices(
       !isClosed
     }
     if (!isOpen) connection.foreach(_.close())
-    // Not in this thread, which alone makes room for answers.
+    // Use another thread, because only this thread makes room for answers.
     DaemonThread.start("updraft-worker-service")(serve(number, connection, answer)): Unit
   }
 
@@ -95,8 +95,8 @@ private[workers] final class HostServices(
       answer(ByteBuffer.allocate(0)): Unit
     } finally synchronized(reserved -= 1)
 
-  /** Count one more connection. A connection counts until its thread has ended, because a worker
-    * may take nothing and close it. Return false if there are too many.
+  /** Count one more connection; return false if there are too many. A connection counts until its
+    * thread has ended, because the thread may outlive a connection that the worker closes unread.
     */
   private def reserve(): Boolean = synchronized {
     val isFree = reserved < HostServices.MostConnections
@@ -158,12 +158,12 @@ private[workers] final class HostServices(
 private object HostServices {
   private val BufferBytes = 64 << 10
 
-  /** Most connections of one worker at once. State and barriers need one, and each session that a
-    * function makes of the Spark Connect server may need another.
+  /** Maximum number of open connections of one worker. State and barriers need one, and each Spark
+    * Connect session that a function creates may need another.
     */
   private val MostConnections = 32
 
-  /** A connection that the other side, or another thread, has closed. */
+  /** Extractor for errors of a connection that the other side, or another thread, has closed. */
   private object Lost {
     def unapply(error: Throwable): Option[Throwable] = error match {
       case _: IOException | _: ClosedSelectorException => Some(error)

@@ -20,7 +20,7 @@ private[workers] final case class LaunchedProcess(
     environment: Map[String, String]
 ) {
 
-  /** Whether Spark only wants to know Python's version. */
+  /** Return whether Spark only asks for Python's version. */
   def asksForVersion: Boolean = arguments.headOption.exists(_ != "-m")
 
   /** Return the port or the path at which Spark waits for a worker. None for a daemon, which Spark
@@ -37,7 +37,7 @@ private[workers] final case class LaunchedProcess(
   /** Return the secret that the two sides of a connection over TCP exchange. */
   def secret: String = environment.getOrElse("PYTHON_WORKER_FACTORY_SECRET", "")
 
-  /** Whether Spark and its workers connect by paths. They then need no secret. */
+  /** Return whether Spark and its workers connect by paths, which need no secret. */
   def usesPaths: Boolean =
     environment.get("PYTHON_UNIX_DOMAIN_ENABLED").exists(_.equalsIgnoreCase("true"))
 

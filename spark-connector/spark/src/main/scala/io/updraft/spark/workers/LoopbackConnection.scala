@@ -14,11 +14,11 @@ private[workers] final class LoopbackConnection(channel: SocketChannel) extends 
   channel.register(readable, SelectionKey.OP_READ): Unit
   channel.register(writable, SelectionKey.OP_WRITE): Unit
 
-  /** Bytes to read before those of the channel. */
+  /** Bytes to return before reading from the channel. */
   private var unread = ByteBuffer.allocate(0)
 
-  /** Wait for bytes, and copy as many as there are and fit. Return -1 at the end of the stream, and
-    * 0 after [[wake]].
+  /** Wait for bytes, and copy as many as fit. Return the number of bytes, -1 at the end of the
+    * stream, or 0 after [[wake]].
     */
   def read(target: ByteBuffer): Int =
     if (unread.hasRemaining) {
@@ -37,10 +37,10 @@ private[workers] final class LoopbackConnection(channel: SocketChannel) extends 
       }
     }
 
-  /** Let the reader go on: the next [[read]] that would wait returns 0. */
+  /** Wake the reader: the next [[read]] that would wait returns 0. */
   def wake(): Unit = if (readable.isOpen) readable.wakeup(): Unit
 
-  /** Give bytes back, to be read before everything else. Only for the reading thread. */
+  /** Put bytes back, to be read before everything else. Call this only on the reading thread. */
   def giveBack(bytes: ByteBuffer): Unit = if (bytes.hasRemaining) {
     val joined = ByteBuffer.allocate(bytes.remaining() + unread.remaining())
     joined.put(bytes).put(unread).flip(): Unit
@@ -56,8 +56,8 @@ private[workers] final class LoopbackConnection(channel: SocketChannel) extends 
         if (!channel.isOpen) throw new EOFException("Spark has closed the connection")
       }
 
-  /** Return the stream to read from. It ends with the connection, and after [[wake]] if `isWanted`
-    * is false then.
+  /** Return a stream of the connection's bytes. It ends with the connection, and after [[wake]] if
+    * `isWanted` is false then.
     */
   def stream(isWanted: => Boolean = true): InputStream = new InputStream {
     override def read(): Int = {
@@ -75,16 +75,16 @@ private[workers] final class LoopbackConnection(channel: SocketChannel) extends 
     }
   }
 
-  /** Tell Spark that the worker has ended, and drop what Spark still sends until it hangs up.
+  /** Tell Spark that the worker has ended, and drop the bytes that Spark sends until it hangs up.
     *
-    * If we closed the connection at once, the kernel could drop what the worker wrote last.
+    * If we closed the connection at once, the kernel could drop the worker's last output.
     */
   def end(): Unit = {
     if (channel.isOpen) channel.shutdownOutput(): Unit
     drain()
   }
 
-  /** Drop what Spark sends until it hangs up. */
+  /** Drop the bytes that Spark sends until it hangs up. */
   def drain(): Unit = {
     val dropped = ByteBuffer.allocate(64 << 10)
     while (read(dropped.clear()) >= 0) {}

@@ -80,7 +80,7 @@ private[workers] final class ProcessListener(layout: StreamLayout) extends Loggi
 
 private[spark] object ProcessListener {
 
-  /** Prefix of the file's name, by which `updraft-python` recognises it. */
+  /** Prefix of the file's name, by which `updraft-python` recognizes it. */
   private val FilePrefix = "updraft-python-"
 
   private val Backlog = 1024
@@ -98,8 +98,8 @@ private[spark] object ProcessListener {
     )
   )
 
-  /** Start the listener of this JVM, which stays until the JVM ends. Idempotent. Raise an error on
-    * a Spark whose workers cannot run on a pool.
+  /** Start the listener of this JVM, which runs until the JVM ends. Idempotent. Raise an error if
+    * the workers of this Spark version cannot run on a pool.
     */
   def start(): Unit = running: Unit
 }

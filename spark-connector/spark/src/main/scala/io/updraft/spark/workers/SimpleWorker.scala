@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.workers
 
-/** Worker for which Spark has started a process of its own, and which connects to Spark. */
+/** Worker with its own process, started by Spark. It connects to Spark. */
 private[workers] final class SimpleWorker(
     process: LaunchedProcess,
     address: String,
@@ -21,7 +21,7 @@ private[workers] final class SimpleWorker(
       started.run()
     } finally channel.close()
 
-  /** Do nothing: Spark kills a worker of its own by ending its process. */
+  /** Do nothing: Spark kills such a worker by ending its process. */
   override def kill(pid: Int): Unit = ()
 
   override def close(): Unit = {

@@ -7,13 +7,13 @@ import scala.collection.mutable
 
 import org.apache.arrow.memory.ArrowBuf
 
-/** Bytes of Spark's runner that went to a worker, until the worker reports that it has read them.
-  * If the worker returns earlier, the rest belongs to the runner's next task. The worker only
-  * counts: it must not choose the bytes of a task.
+/** Bytes that Spark's runner has sent to a worker and that the worker has not yet reported as read.
+  * If the worker returns first, these bytes belong to the runner's next task. The worker reports
+  * only a count, so that it cannot choose the bytes of a task.
   */
 private[workers] final class UnreadBytes extends AutoCloseable {
 
-  /** Pieces with the offset of their ends. */
+  /** Pieces, each with the offset of its end. */
   private val pieces = mutable.Queue.empty[(Long, ArrowBuf)]
   private var sentBytes = 0L
   private var readBytes = 0L
@@ -21,7 +21,7 @@ private[workers] final class UnreadBytes extends AutoCloseable {
   /** Count of bytes that went to the worker before it wrote its last output. */
   private var sentBeforeOutput = 0L
 
-  /** Note that output of the worker is about to go to Spark. */
+  /** Record that output of the worker is about to go to Spark. */
   def markOutput(): Unit = synchronized { sentBeforeOutput = sentBytes }
 
   /** Return whether the worker has read everything that was sent before its last output. Only later
@@ -39,8 +39,8 @@ private[workers] final class UnreadBytes extends AutoCloseable {
     pieces.enqueue((sentBytes, piece)): Unit
   }
 
-  /** Forget the bytes that the worker has read, which are the first `count`; raise an
-    * IllegalStateException for a count that cannot be right.
+  /** Forget the first `count` bytes, which the worker has read. Raise an IllegalStateException if
+    * the count is impossible.
     */
   def readThrough(count: Long): Unit = synchronized {
     if (count < readBytes || count > sentBytes) {

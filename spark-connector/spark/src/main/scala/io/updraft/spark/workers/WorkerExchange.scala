@@ -23,8 +23,8 @@ private[workers] object WorkerEnd {
   /** The worker's `main()` returned. The worker may serve Spark again. */
   case object Returned extends WorkerEnd
 
-  /** The worker's `main()` returned, but has not read all that Spark had sent to it. What follows
-    * on the connection cannot be told from the start of a task.
+  /** The worker's `main()` returned without reading everything that Spark had sent to it. The
+    * unread bytes cannot be told apart from the start of the next task.
     */
   case object ReturnedEarly extends WorkerEnd
 
@@ -40,9 +40,9 @@ private[workers] object WorkerEnd {
 
 /** Worker exchange: one run of a worker's `main()` on the pool.
   *
-  * The tunnel's thread sends what Spark's runner writes. The thread of the replies gives Spark what
-  * the worker writes; it alone replaces a lost call. A thread for each service of Spark that the
-  * worker calls sends what the service answers.
+  * The tunnel's thread sends the output of Spark's runner. The reply thread passes the worker's
+  * output to Spark, and it alone replaces a lost call. Each service of Spark that the worker calls
+  * has a thread that sends the service's answers.
   */
 private[workers] final class WorkerExchange(
     exchange: Exchange,
@@ -50,7 +50,7 @@ private[workers] final class WorkerExchange(
     services: HostServices
 ) extends AutoCloseable with Logging {
 
-  /** Monitor of all threads that send, and of the fields below. */
+  /** Monitor that guards sending and the fields below. */
   private val sending = new Object
   private var end: Option[WorkerEnd] = None
   private var hasReturned = false
@@ -58,7 +58,7 @@ private[workers] final class WorkerExchange(
   private var pieceBytes = WorkerExchange.LeastPieceBytes
   private var replies: Thread = _
 
-  /** Whether the worker has written anything to Spark. */
+  /** True if the worker has written anything to Spark. */
   @volatile var hasOutput: Boolean = false
 
   /** Carry bytes in both directions until the exchange ends. */
@@ -84,7 +84,7 @@ private[workers] final class WorkerExchange(
 
   /** Cancel the exchange because Spark no longer wants it, from any thread. */
   def cancel(reason: String): Unit = {
-    // First, so that the thread of the replies does not take the cancelled exchange for a failure.
+    // Record the end first, so that the reply thread does not treat the cancellation as a failure.
     finish(WorkerEnd.HungUp)
     exchange.cancel(reason)
     services.close()
@@ -101,7 +101,7 @@ private[workers] final class WorkerExchange(
 
   private def isSending: Boolean = sending.synchronized(!hasReturned && end.isEmpty)
 
-  /** Wait for the end, and give the runner's bytes back that belong to its next task. */
+  /** Wait for the end, and put back the runner's bytes that belong to its next task. */
   private def outcome(): WorkerEnd = {
     val ended = sending.synchronized {
       while (end.isEmpty) sending.wait()
@@ -125,7 +125,7 @@ private[workers] final class WorkerExchange(
     count >= 0
   }
 
-  /** Return a piece with `count` bytes. A small one is copied, because it is kept for long. */
+  /** Return the first `count` bytes as a piece. Copy a small one, because it is kept for long. */
   private def fitted(piece: ArrowBuf, count: Int): ArrowBuf = {
     piece.writerIndex(count.toLong): Unit
     if (count > piece.capacity() / 2) piece
@@ -151,8 +151,8 @@ private[workers] final class WorkerExchange(
     sendIfRunning(WorkerExchange.Runner, piece): Unit
   }
 
-  /** Send what a service of this process has answered; nothing at the end of its stream. Return
-    * false if the exchange has ended.
+  /** Send an answer of a service of this process, or an empty piece at the end of the service's
+    * stream. Return false if the exchange has ended.
     */
   private def answer(connection: Int, bytes: ByteBuffer): Boolean = {
     val piece = SparkInternals.allocator.buffer(math.max(1, bytes.remaining()).toLong)
@@ -161,12 +161,12 @@ private[workers] final class WorkerExchange(
     sendIfRunning(connection, piece)
   }
 
-  /** Wait for room and send a piece, which is then taken over. Return false if the exchange has
-    * ended.
+  /** Wait for room and send a piece. Take the piece over in any case. Return false if the exchange
+    * has ended.
     */
   private def sendIfRunning(connection: Int, piece: ArrowBuf): Boolean = sending.synchronized {
     if (waitWhile(!exchange.hasRoom)) {
-      // If the exchange has just failed, the thread of the replies finds out why.
+      // If the exchange has just failed, the reply thread finds out why.
       try
         exchange.sendBesideTake(StreamBatches.of(connection, piece, SparkInternals.allocator), 1)
       catch { case e: ExchangeException => logDebug(s"the exchange has failed: $e") }
@@ -177,17 +177,17 @@ private[workers] final class WorkerExchange(
     }
   }
 
-  /** Wait until the exchange takes one more batch, and the worker has read most of what Spark's
-    * runner has sent: it has to keep the rest while it waits for a service. Return false if the
-    * exchange has ended.
+  /** Wait until the exchange has room for one more batch and the worker has read most of the bytes
+    * of Spark's runner. While a worker waits for a service, it has to hold the unread bytes. Return
+    * false if the exchange has ended.
     */
   private def waitForReader(): Boolean =
     waitWhile(unread.ahead >= WorkerExchange.MostAheadBytes || !exchange.hasRoom)
 
   private def waitWhile(condition: => Boolean): Boolean = sending.synchronized {
     while (isSending && condition) sending.wait()
-    // Another sender may wait for the room that this thread has found. The exchange tells of the next
-    // room only those that have looked again.
+    // Another sender may be waiting for the room that this thread takes. Let it check again,
+    // because the exchange reports new room only after a check that found none.
     sending.notifyAll()
     isSending
   }
@@ -218,7 +218,7 @@ private[workers] final class WorkerExchange(
           exchange.cancel(s"the client failed: $e")
           WorkerEnd.Failed(e)
       }
-    // Spark has its output already, so later failures no longer matter to it.
+    // Spark already has the worker's output, so later failures no longer matter.
     finish(if (hasReturned) returned else ended)
   }
 
@@ -275,7 +275,7 @@ private[workers] object WorkerExchange {
   private val LeastPieceBytes = 4 << 10
   private val MostPieceBytes = 1 << 20
 
-  /** Time in which the thread of an ended exchange notices that. */
+  /** Time that the reply thread has to end after its exchange. */
   private val JoinMilliseconds = 10000L
 
   /** Return how many bytes to read next, after a read of `count` bytes. */

@@ -24,7 +24,7 @@ final case class WorkerTask(
     properties: Map[String, String]
 )
 
-/** Changes that Spark's runner makes to the broadcast variables of a worker that it keeps.
+/** Changes that Spark's runner makes to the broadcast variables of a reused worker.
   *
   * @param added
   *   path of the pickled value of each new variable, by id

@@ -25,8 +25,8 @@ private[workers] final case class WorkerRequest(
     artifacts: Seq[Artifact]
 )
 
-/** Requests for the worker exchanges of one worker. Spark's runner names only changes of the
-  * broadcast variables, so this remembers all variables that the worker has.
+/** Requests for the worker exchanges of one worker. Spark's runner sends only changes to the
+  * broadcast variables, so this object remembers all variables that the worker has.
   */
 private[workers] final class WorkerRequests(process: LaunchedProcess) extends AutoCloseable {
   private val broadcasts = mutable.SortedMap.empty[Long, KeptBroadcast]
@@ -82,7 +82,8 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
           .setCpus(known.cpus)
           .putAllLocalProperties(known.properties.asJava)
           .setQueryId(known.properties.getOrElse("spark.sql.execution.id", ""))
-      // Exchanges with the same task may overtake others in the pool's queue, so each has its own.
+      // In the pool's queue, exchanges of one task may overtake others, so each gets its own task
+      // id.
       case None => identity.setTaskAttemptId(WorkerRequests.planning.decrementAndGet())
     }
     identity.build()
@@ -101,7 +102,9 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
     SessionArtifact.of(ArtifactFile(ArtifactRole.Named(name), file, isEncrypted = false))
   }
 
-  /** Return the variables that the user has set for Python. Those of this process stay here. */
+  /** Return the variables that the user has set for Python. Leave out the variables of this
+    * process.
+    */
   private def userVariables: Map[String, String] = {
     val conf = SparkEnv.get.conf.getExecutorEnv.map(_._1).toSet
     variables.filter { case (name, value) =>
@@ -125,7 +128,7 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
 
 private[workers] object WorkerRequests {
 
-  /** Variables of PySpark's worker that a pool takes (proto/README.md, "Session functions"). */
+  /** Variables of PySpark's worker that a pool accepts (proto/README.md, "Session functions"). */
   private val SessionVariables = Set(
     "SPARK_HIDE_TRACEBACK",
     "SPARK_SIMPLIFIED_TRACEBACK",

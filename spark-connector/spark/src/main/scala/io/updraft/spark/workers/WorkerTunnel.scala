@@ -20,7 +20,7 @@ import io.updraft.proto.v1.ErrorKind
   * several tasks. Each task has a worker exchange of its own.
   *
   * @param pid
-  *   process that stands for the worker
+  *   id of the process that represents the worker
   */
 private[workers] final class WorkerTunnel(
     runner: LoopbackConnection,
@@ -112,7 +112,7 @@ private[workers] final class WorkerTunnel(
   }
 
   /** Report the failure to Spark. Before any output, send it as a Python exception. After output,
-    * or if the worker died, Spark shall report a crash: write the reason to the file in which Spark
+    * or if the worker died, make Spark report a crash: write the reason to the file in which Spark
     * looks for a traceback.
     */
   private def tell(error: Throwable, hasOutput: Boolean): Unit = {
@@ -134,7 +134,7 @@ private[workers] object WorkerTunnel {
   private val ExceptionThrown = -2
 
   private def described(error: Throwable): String = error match {
-    // Its message is only the path.
+    // This exception's message is only the path.
     case e: NoSuchFileException => s"file not found: ${e.getMessage}"
     case _ => error.getMessage
   }

@@ -30,8 +30,8 @@ trait RemoteFormat extends FileFormat with DataSourceRegister {
       conf: Configuration
   ): Either[String, WriteCommand]
 
-  /** Why the files are left to Spark's own writer although the writer could make them; None if they
-    * are not.
+  /** Return why the files are left to Spark's own writer although the writer could make them; None
+    * if they are not.
     */
   protected def leftToSpark: Option[String] = None
 

@@ -9,7 +9,7 @@ import org.apache.spark.sql.internal.SQLConf
 
 import io.updraft.spark.config.WriteConf
 
-/** Rule about writes of tables that are too small to gain from the writer. */
+/** Rule for table writes that are too small to benefit from the writer. */
 object SmallWrite {
 
   /** Return why the table format's own writer makes the files of these rows; None if Spark's
@@ -32,7 +32,7 @@ object SmallWrite {
     else None
   }
 
-  /** Same for a query that is planned. */
+  /** Return the same reason for a planned query. */
   def reason(conf: SQLConf, plan: SparkPlan): Option[String] =
     logical(plan).flatMap(reason(conf, _))
 
@@ -42,9 +42,9 @@ object SmallWrite {
     case other => other.find(_.logicalLink.isDefined).flatMap(_.logicalLink)
   }
 
-  /** Return whether no operator makes more rows than Spark's estimate counts: a generator or a
-    * function from rows to rows may make any number. Rows of an RDD, and those that a cache does
-    * not hold yet, may come from either.
+  /** Return whether the query cannot return many more rows than Spark estimates. Generators and
+    * functions from rows to rows may return any number of rows, and they may also be behind an RDD
+    * or behind a cache that is not filled yet.
     */
   private def isBounded(query: LogicalPlan): Boolean = !query.exists {
     case _: LogicalRDD => true

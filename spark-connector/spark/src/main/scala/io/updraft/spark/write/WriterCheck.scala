@@ -12,12 +12,13 @@ import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy, UnaryExecNode}
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions, SparkSessionExtensionsProvider}
 
-/** Check of whether the writer would write, made before Spark deletes what the write replaces. If
-  * several pods stand behind the endpoint's name, the check asks one of them.
+/** Check that the writer would write, made before Spark deletes the data that the write replaces.
+  * If several pods stand behind the endpoint's name, the check asks one of them.
   */
 object WriterCheck {
 
-  /** Set while the writer's answer is valid: writes that this thread then runs are already checked.
+  /** True while this thread runs a checked write, so that writes nested in it are not checked
+    * again.
     */
   private val answered = ThreadLocal.withInitial[java.lang.Boolean](() => false)
 
@@ -90,7 +91,7 @@ case class WriterCheckStrategy(session: SparkSession) extends SparkStrategy {
 
 object WriterCheckStrategy {
 
-  /** Marks a command that is below its check. */
+  /** Mark of a command that is below its check. */
   private val Checked = TreeNodeTag[Unit]("updraft.writerCheck")
 }
 

@@ -11,7 +11,7 @@ import org.scalatest.funsuite.AnyFunSuite
 
 class SignedArtifactSuite extends AnyFunSuite {
 
-  /** With an artifact that the driver has signed, and where this process has it. */
+  /** Run `body` with an artifact that the driver has signed, and with its path in this process. */
   private def signed(body: (SignedArtifact, Path) => Unit): Unit = {
     val table = Files.writeString(Files.createTempFile("table", ".txt"), "one")
     try

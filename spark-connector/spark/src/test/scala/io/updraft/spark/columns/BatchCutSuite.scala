@@ -12,7 +12,7 @@ class BatchCutSuite extends AnyFunSuite {
     ceilingBytes = 100000
   )
 
-  /** Rows of each of the first batches, when a row has this many bytes. */
+  /** Return the number of rows in each of the first batches if a row has this many bytes. */
   private def batches(
       count: Int,
       rowBytes: Long,

@@ -19,7 +19,9 @@ import org.apache.spark.unsafe.types.UTF8String
 import org.scalatest.Assertion
 import org.scalatest.funsuite.AnyFunSuite
 
-/** Our copy of random data of each type, from each kind of source, against Spark's ArrowWriter. */
+/** Comparison of our copies with Spark's ArrowWriter, for random data of each type from each
+  * source.
+  */
 class ColumnSetSuite extends AnyFunSuite {
   private val allocator = SparkInternals.allocator
   private val rowCount = 3000
@@ -75,7 +77,7 @@ class ColumnSetSuite extends AnyFunSuite {
     })
     val random = new Random(70)
     val rows = (0 until rowCount).map { i =>
-      // Every so often a row that is larger than the copies of rows may be.
+      // Some rows are too large to be copied into a block.
       val text = UTF8String.fromString("a" * (if (i % 100 == 99) 100000 else random.nextInt(40)))
       InternalRow.fromSeq(schema.map { field =>
         if (field.name == "_3") text
@@ -148,7 +150,7 @@ class ColumnSetSuite extends AnyFunSuite {
     }
   }
 
-  /** As Spark's operators see it, through the columns' own accessors. */
+  /** Return the rows as Spark's operators read them, through the columns' own accessors. */
   private def readBack(columns: Array[ArrowColumnVector], schema: StructType): Seq[InternalRow] = {
     val batch = new ColumnarBatch(columns.toArray, rowCount)
     val project = UnsafeProjection.create(schema)

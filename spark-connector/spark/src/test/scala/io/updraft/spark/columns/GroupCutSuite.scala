@@ -12,7 +12,7 @@ class GroupCutSuite extends AnyFunSuite {
       BatchLimits(sliceRows, 16 * aimBytes, aimBytes, 4 * aimBytes, 16 * aimBytes)
     val cut = new GroupCut(limits, () => BatchSize(rows * rowBytes, rows * rowBytes))
 
-    /** Rows of each of the first requests of one group that has no end. */
+    /** Return the number of rows in each of the first requests of a group that never ends. */
     def requestsOfOneGroup(count: Int): Seq[Int] = Seq.fill(count) {
       rows = 1
       while (!cut.endsInsideGroup(rows)) rows += 1
@@ -20,7 +20,7 @@ class GroupCutSuite extends AnyFunSuite {
       rows
     }
 
-    /** Groups of each of the first requests, each group having so many rows. */
+    /** Return the number of groups in each of the first requests if a group has this many rows. */
     def requestsOf(groupRows: Int, count: Int): Seq[Int] = Seq.fill(count) {
       var groups = 1
       rows = groupRows

@@ -29,7 +29,7 @@ class UnboundPoolFunctionSuite extends AnyFunSuite {
     ByteString.copyFrom(encoded.toByteArray)
   }
 
-  /** With a fault, which is final or not as `said` has it. */
+  /** Return a function with a fault. `said` may set whether the fault is final. */
   private def unbound(
       kind: FunctionKind,
       said: FunctionDescription.Builder => FunctionDescription.Builder = identity

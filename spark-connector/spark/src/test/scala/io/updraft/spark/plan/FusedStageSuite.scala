@@ -23,7 +23,7 @@ import io.updraft.spark.task.input.{
   RequestSpec
 }
 
-/** Requests of a fused stage, beside those that are copied from the stage's rows. */
+/** Comparison of a fused stage's requests with requests copied from the stage's rows. */
 class FusedStageSuite extends AnyFunSuite {
   import FusedStageSuite._
 
@@ -146,7 +146,8 @@ private object FusedStageSuite extends Assertions {
     RequestSpec(child.output, all, all, arguments, limits, "UTC", largeVarTypes = false)
   }
 
-  /** Rows of each request, the bytes that are sent and the columns that stay, as text. */
+  /** Return, for each request, the number of rows, and as text the sent bytes and the kept columns.
+    */
   private def requests(source: RequestSource): Iterator[(Long, String, String)] = {
     TaskContext.get().addTaskCompletionListener[Unit](_ => source.close())
     Iterator.continually(source.next()).takeWhile(_.isDefined).flatten.map { request =>

@@ -17,12 +17,12 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.updraft.spark.write.WriterCheckExec
 import io.updraft.spark.write.delta.FilesByDeltaExec
 
-/** An operator that stands above or in the place of one of Spark's answers for everything that
-  * Spark's operator overrides.
+/** Check that an operator that wraps or replaces one of Spark's operators overrides every method
+  * that Spark's operator overrides.
   */
 class KeptBehaviourSuite extends AnyFunSuite {
 
-  /** Methods that Spark calls on the operator itself, whatever stands above it. */
+  /** Methods that Spark calls on the operator itself, even if another operator wraps it. */
   private val askedBelow = Set(
     "innerChildren",
     "cleanupResources",
@@ -83,7 +83,7 @@ class KeptBehaviourSuite extends AnyFunSuite {
     assert(StockPythonExec.above(rows, "why") eq rows)
   }
 
-  /** Methods of plans that `replaced` overrides and `ours` does not. */
+  /** Return the methods of plans that `replaced` overrides and `ours` does not. */
   private def missing(replaced: Class[_], ours: Class[_]): Set[String] =
     overridden(replaced) -- overridden(ours)
 
@@ -122,7 +122,9 @@ class KeptBehaviourSuite extends AnyFunSuite {
     }
   }
 
-  /** Whether a class is a concrete operator with a child, unlike the one that reads logs. */
+  /** Return whether a class is a concrete operator with a child. The one that reads logs has no
+    * child.
+    */
   private def isFunctions(operator: Class[_]): Boolean =
     classOf[SparkPlan].isAssignableFrom(operator) &&
       !Modifier.isAbstract(operator.getModifiers) &&

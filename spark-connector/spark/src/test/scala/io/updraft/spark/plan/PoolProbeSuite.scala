@@ -21,7 +21,7 @@ class PoolProbeSuite extends AnyFunSuite {
     UpdraftConf.settings(conf).get
   }
 
-  /** With a port where the kernel accepts connections, and nobody ever reads or writes. */
+  /** Run `body` with a port where the kernel accepts connections but no process reads. */
   private def withSilence(body: ServerSocket => Unit): Unit = {
     val silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress)
     try body(silent)
@@ -39,7 +39,7 @@ class PoolProbeSuite extends AnyFunSuite {
         reason.get.text.endsWith(s"the service at ${local.endpoint} did not answer within 0.5 s")
       )
       silent.close()
-      // The port is closed now: whoever asked again would say so.
+      // The port is closed now, so a second attempt would return another reason.
       assert(PoolProbe.problem(local, Nil) == reason)
     }
   }

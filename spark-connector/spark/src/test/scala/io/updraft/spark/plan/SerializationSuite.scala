@@ -27,7 +27,9 @@ import io.updraft.spark.task.groups.RowShape
 import io.updraft.spark.write.delta.FilesByDeltaExec
 import io.updraft.spark.write.{Replacement, UpdraftParquetFormat, WriterCheckExec, WriterInputExec}
 
-/** Spark may take any node of a plan, any expression in it and any function in that to a task. */
+/** Check that the nodes of a plan, their expressions and the functions in these are serializable,
+  * because Spark may send each of them to a task.
+  */
 class SerializationSuite extends AnyFunSuite {
   private val id = AttributeReference("id", LongType, nullable = false)()
   private val result = AttributeReference("r", LongType)()
@@ -105,7 +107,7 @@ class SerializationSuite extends AnyFunSuite {
     registeredAggregate
   )
 
-  /** Classes of the connector of which plans are made. */
+  /** Return the names of the connector's classes that plans consist of. */
   private def kinds: Seq[String] =
     new ClassFileImporter()
       .importUrl(classOf[UpdraftExtensions].getProtectionDomain.getCodeSource.getLocation)
@@ -125,7 +127,7 @@ class SerializationSuite extends AnyFunSuite {
   }
 
   test("every node, with the work of its tasks, every expression and every function is serialized") {
-    // Further explanations of an error need packages that the JVM of tests does not open.
+    // Spark's extra debug info needs packages that the JVM of tests does not open.
     LocalSpark(pageBytes = 1L << 20, "spark.serializer.extraDebugInfo" -> "false") { _ =>
       val serializer = SparkEnv.get.closureSerializer.newInstance()
       val work = nodes.collect { case node: FlightPythonExec => node.taskRunner }

@@ -8,10 +8,10 @@ import java.util.{Base64, HexFormat}
 
 import io.updraft.proto.v1.SignedStatement
 
-/** Key files for tests, and what a pool does with the public halves. */
+/** Key files for tests, and a pool's check of a signature. */
 object KeyFiles {
 
-  /** The first test vector of RFC 8032, section 7.1. */
+  /** First test vector of RFC 8032, section 7.1. */
   val KnownSeed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60"
   val KnownPublicKey = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
 
@@ -40,7 +40,7 @@ object KeyFiles {
   def sha256(bytes: Array[Byte]): Seq[Byte] =
     MessageDigest.getInstance("SHA-256").digest(bytes).toSeq
 
-  /** Whether the known key has signed a statement. */
+  /** Return whether the known key has signed a statement. */
   def isSignedByKnown(signed: SignedStatement): Boolean = {
     val key = new X509EncodedKeySpec(hex(PublicPrefix + KnownPublicKey))
     val signature = Signature.getInstance("Ed25519")

@@ -49,7 +49,7 @@ class TaskFunctionSuite extends AnyFunSuite {
     )
   }
 
-  /** Commands as tasks make them, of what Spark has serialized for them. */
+  /** Return the commands that tasks make from the function that Spark serializes for them. */
   private def commands(
       session: SparkSession,
       settings: UdfSettings,
@@ -67,7 +67,8 @@ class TaskFunctionSuite extends AnyFunSuite {
   private def statement(command: ExchangeCommand): Statement =
     Statement.parseFrom(command.getSignedStatement.getStatement)
 
-  /** With a local Spark that has distributed a file, and a key's file. */
+  /** Run `body` with a session of a local Spark that has distributed a file, and with a key file.
+    */
   private def signing(body: (SparkSession, Path) => Unit): Unit =
     KeyFiles.withFile(KeyFiles.known) { key =>
       KeyFiles.withFile("a table") { table =>

@@ -8,7 +8,7 @@ import org.apache.spark.{SparkConf, SparkContext}
 import org.scalatest.BeforeAndAfterAll
 import org.scalatest.funsuite.AnyFunSuite
 
-/** Headers as each Spark version writes them, and what of them leaves this host. */
+/** Tests of headers as each Spark version writes them, and of the parts that leave this host. */
 class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
   private var context: SparkContext = _
 

@@ -13,7 +13,8 @@ import scala.util.Using
 import org.apache.spark.sql.updraft.SparkInternals
 import org.scalatest.funsuite.AnyFunSuite
 
-/** Connections of a worker to services of this process, and the processes that stand for workers.
+/** Tests of a worker's connections to services of this process, and of the processes that represent
+  * workers.
   */
 class WorkerRulesSuite extends AnyFunSuite {
 

@@ -7,8 +7,8 @@ import org.apache.spark.SparkException
 import org.apache.spark.sql.updraft.LocalSpark
 import org.scalatest.funsuite.AnyFunSuite
 
-/** On the Spark that the connector is built against, whose `saveAsTable` drops the table in a
-  * command of its own before the insert. Later patch releases drop it in the insert.
+/** Tests of `saveAsTable` in the Spark that the connector is built against. It drops the table in a
+  * separate command before the insert. Later patch releases drop it in the insert.
   */
 class SavedTableSuite extends AnyFunSuite {
   private val confs = Seq(

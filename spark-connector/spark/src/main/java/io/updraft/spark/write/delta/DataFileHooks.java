@@ -25,7 +25,7 @@ public interface DataFileHooks {
   /**
    * Return a plan of the same rows that suits the format.
    *
-   * @param takesBatches whether nothing needs single rows on their way to the files
+   * @param takesBatches true if no step on the way to the files needs single rows
    */
   SparkPlan input(SparkPlan rows, boolean takesBatches);
 

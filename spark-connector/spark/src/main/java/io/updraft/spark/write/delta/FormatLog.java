@@ -10,13 +10,15 @@ import org.apache.spark.sql.execution.datasources.FileFormat;
 import scala.Option;
 
 /**
- * Delta's log of a table, with another file format. Only the writing of data files uses it; Delta's
- * own log of the table stays the one that reads and commits.
+ * Delta's log of a table, with another file format. Only the code that writes data files uses it.
+ * Reads and commits still go through Delta's own log.
  *
  * <p>It is written in Java, because Scala hides the constructor of Delta's class.
  */
 final class FormatLog extends DeltaLog {
-  /** Log that a constructor of this thread copies: Delta's own constructor needs it. */
+  /**
+   * Log being copied by this thread. Delta's own constructor needs it before this class has fields.
+   */
   private static final ThreadLocal<DeltaLog> COPIED = new ThreadLocal<>();
 
   private final BiFunction<Protocol, Metadata, FileFormat> format;

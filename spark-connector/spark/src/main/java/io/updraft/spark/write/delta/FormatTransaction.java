@@ -14,7 +14,7 @@ public final class FormatTransaction extends WritingTransaction {
   private final FormatLog formatLog;
 
   /**
-   * Create a transaction that begins where another one begins, which must not be used any more.
+   * Create a transaction that begins where another one begins. Do not use the other one afterwards.
    *
    * @param begun new transaction of Delta
    * @param hooks parts that replace Delta's

@@ -11,8 +11,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Plan of a write, as the SQL tab shows it. Delta puts operators above the plan of a query and runs
- * them, but tells Spark of the query's plan only.
+ * Plan of a write, as the SQL tab shows it. Delta adds operators above the plan of a query and runs
+ * them, but reports only the query's plan to Spark.
  */
 final class ShownPlan {
   private static final Logger log = LoggerFactory.getLogger(ShownPlan.class);
@@ -34,7 +34,7 @@ final class ShownPlan {
     return query == null ? null : new ShownPlan(context, Long.parseLong(query), plan);
   }
 
-  /** Show the plan in place of the one that is shown now, as adaptive execution does. */
+  /** Replace the plan that the SQL tab shows with this plan, as adaptive execution does. */
   void show() {
     try {
       String text = Utils.redact(plan.conf().stringRedactionPattern(), plan.treeString());
@@ -44,7 +44,7 @@ final class ShownPlan {
               new SparkListenerSQLAdaptiveExecutionUpdate(
                   query, text, SparkPlanInfo$.MODULE$.fromSparkPlan(plan)));
     } catch (RuntimeException | LinkageError e) {
-      // A picture must not fail a write.
+      // A failure to show the plan must not fail the write.
       log.debug("delta: cannot show the plan of a write", e);
     }
   }

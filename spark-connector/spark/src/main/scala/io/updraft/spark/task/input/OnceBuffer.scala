@@ -12,8 +12,8 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 import io.updraft.spark.columns.RepeatedColumn
 import io.updraft.spark.task.once.{CallOnce, KnownResults, RepeatWatch, Repeats}
 
-/** Requests that have each tuple of arguments once in a task. A request without a new tuple has no
-  * rows. Its reply comes when all results for its rows have come.
+/** Buffer for requests that sends each tuple of arguments only once in a task. A request without a
+  * new tuple has no rows. Its reply arrives after all results for its rows.
   *
   * When the search for repeats ends, the remaining rows go to `direct`.
   */
@@ -55,7 +55,7 @@ final class OnceBuffer(
     request
   }
 
-  /** Forget the tuples. A coalesced task has such a buffer for each partition. */
+  /** Forget the tuples now, because a coalesced task has such a buffer for each partition. */
   override def inputEnded(): Unit = distinct.close()
 
   override def close(): Unit = {
@@ -69,7 +69,7 @@ private object Search extends Enumeration {
   val Going, Ending, Over = Value
 }
 
-/** Tuples that are sent once, and the places of all rows' results. */
+/** Buffer that sends each tuple once and keeps the places of all rows' results. */
 private final class DistinctBuffer(
     spec: RequestSpec,
     partition: Int,
@@ -84,10 +84,10 @@ private final class DistinctBuffer(
   private[this] var pastRows = 0L
   private[this] var pastCalls = 0L
 
-  /** Return how many rows there have been in all requests. */
+  /** Return how many rows all requests have had so far. */
   def rowsEver: Long = pastRows + row
 
-  /** Return how many calls the rows of all requests need. */
+  /** Return how many calls these rows need. */
   def callsEver: Long = pastCalls + calls
 
   override protected def take(tuple: UnsafeRow): Unit = {
@@ -135,8 +135,8 @@ private final class DistinctBuffer(
 private object DistinctBuffer {
   val FirstRows = 1024
 
-  /** Most bytes of the tuples that a task remembers, and of their results. Beyond that, the task
-    * forgets them all and begins anew.
+  /** Limit on the bytes of the tuples that a task remembers and of their results. Beyond this
+    * limit, the task forgets them all and starts over.
     */
   val MostBytes: Long = 32L << 20
 }

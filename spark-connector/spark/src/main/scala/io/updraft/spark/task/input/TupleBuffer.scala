@@ -10,7 +10,7 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 
 import io.updraft.spark.columns.{BatchCut, BatchSize, BinaryBuilder, ColumnSet, FilledColumn}
 
-/** Rows of a request as tuples of arguments, beside the columns that stay here. */
+/** Rows of a request as tuples of arguments, with the columns that stay here. */
 class TupleBuffer(spec: RequestSpec, partition: Int, sent: SentTuples) extends RequestBuffer {
   private[this] val passed = spec.columnSet(spec.passedTypes, spec.passed)
   private[this] val projection = UnsafeProjection.create(spec.inputs, spec.child)
@@ -50,7 +50,7 @@ class TupleBuffer(spec: RequestSpec, partition: Int, sent: SentTuples) extends R
     cut.endsAt(count, BatchSize(sentBytes, held))
   }
 
-  /** Return the bytes that stay here beside the columns. */
+  /** Return the bytes that stay here in addition to the columns. */
   protected def heldBytes: Long = 0L
 
   override def finish(inputFile: AnyRef): Request = {
@@ -83,7 +83,7 @@ class TupleBuffer(spec: RequestSpec, partition: Int, sent: SentTuples) extends R
   }
 }
 
-/** Tuples of a request, as the function's kind takes them. */
+/** Tuples of a request, in the form that the kind of function takes. */
 trait SentTuples extends AutoCloseable {
 
   /** Copy a tuple. */
@@ -92,7 +92,7 @@ trait SentTuples extends AutoCloseable {
   /** Return the bytes of the tuples so far. */
   def bytes: Long
 
-  /** Return the tuples so far; there are none afterwards. */
+  /** Return the tuples so far; this object is empty afterwards. */
   def finish(): SentBatch
 
   override def close(): Unit

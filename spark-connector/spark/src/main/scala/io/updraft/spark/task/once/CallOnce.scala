@@ -27,7 +27,7 @@ final case class CallOnce(isAuto: Boolean, operator: String, functions: String) 
 
 object CallOnce {
 
-  /** Most operators and functions that an executor remembers. */
+  /** Maximum number of operators, and of functions, that an executor remembers. */
   private val MostRemembered = 1000
 
   /** Operators whose values seldom repeat. */
@@ -46,10 +46,10 @@ object CallOnce {
     }))
 }
 
-/** Measurement of how often the values of a task repeat. It ends when too few do.
+/** Measurement of how often the values of a task repeat. It ends the search if too few repeat.
   *
-  * Each window has twice as many rows as the window before. The share of repeats that it must have
-  * grows, because a table that knows few values yet finds few repeats.
+  * Each window has twice as many rows as the window before and needs a larger share of repeats. The
+  * first windows need few repeats, because the table knows only few values then.
   */
 final class RepeatWatch(once: CallOnce) {
   private[this] var startRows = 0L
@@ -79,14 +79,14 @@ final class RepeatWatch(once: CallOnce) {
 
 private object RepeatWatch {
 
-  /** Rows of the first window. They show repeats among up to some hundred thousand values, and cost
-    * less than a millisecond.
+  /** Rows of the first window. They are enough to show repeats among up to a few hundred thousand
+    * values, and cost less than a millisecond.
     */
   val FirstRows = 8192L
 
   /** Share of repeats in the first window that makes a second window worthwhile. */
   val FirstShare = 0.01
 
-  /** Share of repeats that pays for the search even if the function does almost nothing. */
+  /** Share of repeats at which the search pays off even if the function does almost nothing. */
   val MostShare = 0.1
 }

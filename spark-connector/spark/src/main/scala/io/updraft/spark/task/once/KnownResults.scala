@@ -8,8 +8,8 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import io.updraft.spark.columns.RepeatedColumn
 
 /** Results of the tuples of one [[org.apache.spark.sql.updraft.DistinctTuples]], in pieces: one for
-  * each request that has tuples. Used on the task's thread. The pieces are released when the table
-  * and every request with their rows are.
+  * each request that has tuples. Used on the task's thread. The pieces are released after the table
+  * and every request whose rows use them.
   */
 final class KnownResults {
   private[this] val pieces = new ArrayBuffer[Array[ColumnVector]]
@@ -47,7 +47,7 @@ final class KnownResults {
     this
   }
 
-  /** Release what [[retain]], or the creation, held. */
+  /** Release the reference held by the creator or by one [[retain]]. */
   def release(): Unit = {
     holders -= 1
     if (holders == 0) pieces.foreach(_.foreach(_.close()))
@@ -56,7 +56,7 @@ final class KnownResults {
 
 private object KnownResults {
 
-  /** Return the bytes that a column keeps allocated: a builder's vectors may have more room than
+  /** Return the bytes that a column keeps allocated. A builder's vectors may be larger than their
     * values.
     */
   private def bytesOf(column: ColumnVector): Long = column match {
@@ -76,7 +76,7 @@ final class Repeats(known: KnownResults, places: Array[Long], val calls: Int)
 
   known.retain()
 
-  /** Return the results of the rows. The columns hold this object, which need not be closed then.
+  /** Return the results of the rows. Closing one of the columns then closes this object.
     *
     * @param read
     *   function that returns the results of the new tuples

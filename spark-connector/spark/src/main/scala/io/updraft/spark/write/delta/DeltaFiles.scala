@@ -9,11 +9,11 @@ import org.apache.spark.sql.types.StructType
 import io.updraft.proto.v1.WriteCommand
 import io.updraft.spark.write.{ParquetPlan, RemoteFormat}
 
-/** Format of a Delta table's data files, which a writer service makes where [[DeltaRules]] allow
+/** Format of a Delta table's data files. A writer service makes the files if [[DeltaRules]] allow
   * it.
   *
   * @param leftToSpark
-  *   why Delta's own writer makes the files all the same; None if it does not
+  *   reason why Delta's own writer makes the files anyway; None if it does not
   */
 final class DeltaFiles(
     ofTable: Protocol,

@@ -4,7 +4,7 @@ package io.updraft.spark.write.delta
 import org.apache.spark.sql.delta.actions.{Metadata, Protocol}
 
 /** Rules about the Delta tables whose data files a writer may make. The first rule that applies
-  * gives the fallback reason. [[io.updraft.spark.write.ParquetPlan]] has those about types and
+  * gives the fallback reason. [[io.updraft.spark.write.ParquetPlan]] has the rules about types and
   * Parquet's options.
   */
 object DeltaRules {
@@ -65,7 +65,7 @@ object DeltaRules {
         .map(feature => s"the table feature $feature")
   )
 
-  /** Return why the connector must leave this version of Delta alone; None if it need not. */
+  /** Return why the connector does not support this version of Delta; None if it does. */
   def versionReason(version: String): Option[String] =
     if (Releases.exists(release => version.startsWith(release + "."))) None
     else Some(s"Delta's version $version: the connector knows ${Releases.mkString(" and ")}")

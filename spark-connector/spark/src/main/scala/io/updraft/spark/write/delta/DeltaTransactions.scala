@@ -18,8 +18,8 @@ import org.slf4j.LoggerFactory
 import io.updraft.spark.config.WriteConf
 import io.updraft.spark.write.{SmallWrite, WriterInput}
 
-/** Observer of Delta's transactions. It replaces each new transaction by one whose data files have
-  * the format [[DeltaFiles]], in sessions that ask for that.
+/** Observer of Delta's transactions. In sessions that enable this, it replaces each new transaction
+  * with one whose data files have the format [[DeltaFiles]].
   */
 final class DeltaTransactions extends TransactionExecutionObserver {
 
@@ -30,7 +30,7 @@ final class DeltaTransactions extends TransactionExecutionObserver {
     if (WriteConf.writesTables(SparkInternals.conf(SparkSession.active), "delta"))
       try new FormatTransaction(begun, DeltaTransactions.Hooks)
       catch {
-        // A build of Delta whose classes differ from those of the release.
+        // The classes of this build of Delta differ from those of the release.
         case error: LinkageError =>
           DeltaTransactions.log.warn(
             s"delta: Delta's own writer makes data files, because of $error"
@@ -72,11 +72,12 @@ object DeltaTransactions {
     ): DeltaJobStatisticsTracker = new ReceiptStatistics(conf, stock, written)
   }
 
-  /** Made here once, so that a Delta whose class differs is found before a transaction begins. */
+  /** Created once, so that a Delta with a different class is detected before a transaction begins.
+    */
   private lazy val probe = new DeltaFiles(Protocol(), Metadata(), None)
 
   /** Observe the transactions that this thread starts, unless something else observes them. Return
-    * why the connector must leave this Delta alone; None if it need not.
+    * why the connector does not support this version of Delta; None if it does.
     */
   def observe(): Option[String] = {
     val reason = DeltaRules.versionReason(io.delta.VERSION)

@@ -49,9 +49,9 @@ import io.updraft.proto.v1.{
 }
 import io.updraft.spark.write.{TaskFile, TaskFiles}
 
-/** Statistics of new data files for Delta's log. The writer's receipt has those of a file that the
-  * writer made; rows are only looked at for what no receipt has, such as bounds of floating-point
-  * numbers. Delta's own tracker keeps the statistics of all other files.
+/** Statistics of new data files for Delta's log. For a file that the writer made, they come from
+  * its receipt. Only values that receipts lack, such as bounds of floating-point numbers, are
+  * computed from the rows. Delta's own tracker keeps the statistics of all other files.
   *
   * @param written
   *   called on the driver when all files are written
@@ -142,7 +142,7 @@ private final class TaskStatistics(
   }
 }
 
-/** Open file of a task, with what was aggregated over its rows. */
+/** Open file of a task, with the aggregation of its rows. */
 private final class FileStatistics(val file: TaskFile, val buffer: InternalRow)
 
 /** Sources of the values in Delta's statistics of a file: its receipt, or an aggregation of its
@@ -156,7 +156,7 @@ private final class StatisticsSources(
   private[this] val fromReceipt = mutable.ArrayBuffer.empty[(AttributeReference, ReceiptValue)]
   private[this] val fromRows = mutable.ArrayBuffer.empty[DeclarativeAggregate]
 
-  // A dot in a column's name could make its path that of a field of another column.
+  // A dot in a column's name could make its path equal to the path of another column's field.
   private[this] val hasPlainPaths = !columns.exists(column => hasDots(column.name, column.dataType))
 
   private[this] val result = statistics.transform {
@@ -215,7 +215,7 @@ private final class StatisticsSources(
   }
 }
 
-/** Value that a file's receipt has. */
+/** Value that a file's receipt contains. */
 private sealed trait ReceiptValue {
 
   /** Return the value in Catalyst's form; null if the file has no such value. */
@@ -241,8 +241,8 @@ private object ReceiptValue {
         case _ => None
       }
 
-  /** Return whether the bounds in receipts are those of Spark's values. Zeros of floating-point
-    * numbers have another sign in receipts, and NaN has no place there.
+  /** Return whether the bounds in receipts are the bounds of Spark's values. For floating-point
+    * numbers they are not: receipts may change the sign of zeros and leave out NaN.
     */
   private def hasBounds(dataType: DataType, options: ParquetOptions): Boolean = dataType match {
     case ByteType | ShortType | IntegerType | LongType | _: DecimalType => true
@@ -266,8 +266,8 @@ private object ReceiptValue {
     case _ => UTF8String.fromBytes(bound.getBinary.toByteArray)
   }
 
-  /** Return whether receipts count a column's nulls. Leaves of lists and maps repeat, so their
-    * nulls are not those of the column. Files have no statistics of INT96 columns.
+  /** Return whether receipts count a column's nulls. Leaves of lists and maps repeat, so they have
+    * another number of nulls than the column. Files have no statistics of INT96 columns.
     */
   private def hasNullCount(dataType: DataType, options: ParquetOptions): Boolean = dataType match {
     case _: ArrayType | _: MapType | _: StructType => false
@@ -275,7 +275,7 @@ private object ReceiptValue {
     case _ => true
   }
 
-  /** Return whether the session has switched the statistics in files off. */
+  /** Return whether the session has turned off the statistics in files. */
   private def lacksColumns(options: ParquetOptions): Boolean =
     options.hasStatistics && !options.getStatistics
 

@@ -13,9 +13,10 @@ import org.slf4j.LoggerFactory
 
 import io.updraft.spark.config.WriteConf
 
-/** Planner strategy that prepares the thread that plans a query to write Delta tables through a
-  * writer, because the same thread then runs the query's command. Above a command whose files Delta
-  * makes all the same, it plans an operator that says why. Spark plans everything else.
+/** Planner strategy that prepares the planning thread to write Delta tables through a writer,
+  * because the same thread then runs the query's command. If Delta makes the files of a command
+  * anyway, the strategy plans an operator above the command that shows the reason. Spark plans
+  * everything else.
   */
 case class TableWrites(session: SparkSession) extends SparkStrategy {
   import TableWrites.Explained
@@ -38,12 +39,12 @@ case class TableWrites(session: SparkSession) extends SparkStrategy {
 object TableWrites {
   private val log = LoggerFactory.getLogger(getClass)
 
-  /** Marks a command that is below its operator. */
+  /** Mark of a command that is below its operator. */
   private val Explained = TreeNodeTag[Unit]("updraft.filesByDelta")
 
   private val DeltaClass = "org.apache.spark.sql.delta.TransactionExecutionObserver"
 
-  /** False if there is no Delta, or one that the connector does not know. */
+  /** False if Delta is missing or the connector does not support its version. */
   @volatile private var knowsDelta = true
 
   private def prepareDelta(): Unit =
@@ -57,7 +58,8 @@ object TableWrites {
     if (knowsDelta)
       try FilesByDelta.reason(conf, command)
       catch {
-        // An explanation must not fail a command, whatever its build of Delta lacks.
+        // A failed explanation must not fail the command, even if this build of Delta lacks a
+        // class.
         case error @ (_: LinkageError | NonFatal(_)) =>
           log.debug("delta: cannot tell who makes the data files", error)
           None

@@ -13,24 +13,24 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.{Dataset, Row}
 
-/** Delta's transaction, whose data files have another file format. A file's receipt supplies the
-  * statistics, and rows come in batches where the plan has them. Everything else, such as schema
-  * checks, constraints and the commit, is Delta's. [[FormatTransaction]] completes it.
+/** Delta transaction whose data files have another file format. A file's receipt supplies the
+  * statistics, and rows come in batches if the plan has batches. Everything else, such as schema
+  * checks, constraints and the commit, is Delta's. [[FormatTransaction]] is the concrete class.
   *
-  * Delta asks the table's log for the format while it writes files. So in the threads that write
-  * files, and only as long as they do, the transaction shows them a log with the other format.
+  * While Delta writes files, it asks the table's log for the format. So threads that write files
+  * see a log with the other format, but only while they write.
   *
   * @param begun
-  *   new transaction of Delta, which must not be used any more
+  *   new transaction of Delta, which must not be used afterwards
   * @param hooks
   *   parts that replace Delta's
   */
 abstract class WritingTransaction(begun: OptimisticTransaction, hooks: DataFileHooks)
     extends OpenTransaction(begun) {
-  // Whether the write of this thread shuffles its rows, so that other tasks write the files.
+  // True if the write of this thread shuffles its rows, so that other tasks write the files.
   private[this] val shuffles = ThreadLocal.withInitial[java.lang.Boolean](() => false)
   private[this] val shown = new ThreadLocal[ShownPlan]
-  // Why the write of this thread is too small for the writer; None if it is not.
+  // Reason why the write of this thread is too small for the writer; None if it is not.
   private[this] val small = ThreadLocal.withInitial[Option[String]](() => None)
 
   /** Show this thread a log with the other format until [[endWriting]]. */

@@ -11,7 +11,7 @@ import org.apache.spark.sql.connector.metric.{CustomSumMetric, CustomTaskMetric}
   */
 final class FilesByIceberg(override val description: String) extends CustomSumMetric {
 
-  /** Spark makes an instance of its own, by the name of the class, to add up values. */
+  /** Create the instance that Spark makes by class name to add up values. */
   def this() = this("")
 
   override def name(): String = FilesByIceberg.Name

@@ -55,7 +55,7 @@ object FloatBounds {
 /** Counts and bounds of one column.
   *
   * @param path
-  *   its ordinal in each struct around it, outermost first
+  *   ordinals that lead to the column through its structs, outermost first
   */
 private final class FloatColumn(field: NestedField, path: List[Int]) {
   private[this] var values = 0L

@@ -41,7 +41,7 @@ object IcebergFiles {
   private val DefaultRowGroupBytes = "134217728"
   private val DefaultPageBytes = "1048576"
 
-  /** Return the command for files with this schema; [[IcebergRules]] has allowed them. */
+  /** Return the command for files with this schema, which [[IcebergRules]] must allow. */
   def command(
       builder: WriteCommand.Builder,
       schema: Schema,
@@ -75,7 +75,7 @@ object IcebergFiles {
   private def bytes(properties: Map[String, String], name: String, default: String): Long =
     properties.getOrElse(Prefix + name, default).toLong
 
-  /** Return the compression, or why the writer cannot compress so. */
+  /** Return the compression, or why the writer does not support it. */
   def compression(properties: Map[String, String]): Either[String, Compression] = {
     val builder = Compression.newBuilder()
     val level = properties.get(Prefix + "compression-level")

@@ -42,7 +42,7 @@ object IcebergRules {
         case (key, value) if key.startsWith("write.parquet.bloom-filter-enabled.") && isOn(value) =>
           s"$key = $value"
       },
-    // Statistics and dictionaries of single columns.
+    // The writer cannot turn statistics or dictionaries off for single columns.
     properties =>
       properties.collectFirst {
         case (key, value) if SwitchesPrefixes.exists(key.startsWith(_)) && !isOn(value) =>
@@ -53,13 +53,13 @@ object IcebergRules {
         .get("write.parquet.page-version")
         .filter(!_.equalsIgnoreCase("v1"))
         .map(version => s"write.parquet.page-version = $version"),
-    // Iceberg hands these to its Parquet library as they are.
+    // Iceberg passes these to its Parquet library unchanged.
     properties =>
       properties.collectFirst {
         case (key, value) if key.startsWith("parquet.") => s"$key = $value"
       },
     properties => IcebergFiles.compression(properties).left.toOption,
-    // It may name places that the writer may not write to.
+    // The provider may name places that the writer may not write to.
     properties =>
       properties
         .get("write.location-provider.impl")
@@ -88,7 +88,7 @@ object IcebergRules {
     Type.TypeID.MAP
   )
 
-  /** Return why the connector must leave this version of Iceberg alone; None if it need not. */
+  /** Return why the connector does not support this version of Iceberg; None if it does. */
   def versionReason(version: String): Option[String] =
     if (Releases.exists(release => version.startsWith(release + "."))) None
     else Some(s"Iceberg's version $version: the connector knows ${Releases.mkString(" and ")}")
@@ -102,7 +102,7 @@ object IcebergRules {
   /** Return why a writer must not make a table's data files; None if it may.
     *
     * @param properties
-    *   properties of the table, with what the write's options and the session change
+    *   properties of the table, with the changes by the write's options and the session
     */
   def reason(table: Table, properties: Properties): Option[String] =
     first(ofTable, table).orElse(reason(table.schema(), properties))

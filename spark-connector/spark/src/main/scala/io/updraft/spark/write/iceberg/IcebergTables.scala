@@ -5,14 +5,14 @@ import org.apache.iceberg.{IcebergBuild, Table}
 import org.apache.spark.sql.connector.catalog.{Table => CatalogTable}
 import org.slf4j.LoggerFactory
 
-/** Iceberg's tables, in sessions with an Iceberg that the connector knows. */
+/** Iceberg's tables, in sessions with a version of Iceberg that the connector supports. */
 object IcebergTables {
   private val log = LoggerFactory.getLogger(getClass)
 
   /** Package of the classes of tables that Iceberg gives to Spark. */
   private val Package = "org.apache.iceberg.spark.source."
 
-  /** True if the connector knows this Iceberg. */
+  /** True if the connector supports this version of Iceberg. */
   private lazy val isKnown: Boolean = {
     val reason =
       try {
@@ -27,8 +27,8 @@ object IcebergTables {
     reason.isEmpty
   }
 
-  /** Return whether a table of Spark's catalogs is of an Iceberg that the connector knows. Call no
-    * method that names a class of Iceberg before: there may be none.
+  /** Return whether a table of Spark's catalogs belongs to a version of Iceberg that the connector
+    * supports. Call this before any method that names a class of Iceberg: the class may be missing.
     */
   def has(table: CatalogTable): Boolean = table.getClass.getName.startsWith(Package) && isKnown
 

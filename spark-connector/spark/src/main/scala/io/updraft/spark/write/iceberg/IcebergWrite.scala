@@ -14,12 +14,12 @@ import io.updraft.spark.config.{UnknownNames, WriteConf, WriteSettings}
 import io.updraft.spark.trace.QuerySpans
 import io.updraft.spark.write.{SmallWrite, WriteMetrics, WriterAnswer}
 
-/** Write of an Iceberg table, planned and not begun.
+/** Write of an Iceberg table that is planned but has not begun.
   *
   * @param options
   *   options of the write
   * @param query
-  *   its rows; None for a stream
+  *   query of the rows; None for a stream
   */
 final class IcebergWrite(
     val session: SparkSession,
@@ -29,8 +29,8 @@ final class IcebergWrite(
 ) {
   import IcebergWrite._
 
-  /** The table's properties, with those that an option or the session changes, in Iceberg's order
-    * of precedence.
+  /** Properties of the table, with the changes by options and the session in Iceberg's order of
+    * precedence.
     */
   private val properties: Map[String, String] = {
     val tables = table.properties().asScala.toMap
@@ -43,10 +43,10 @@ final class IcebergWrite(
     }
   }
 
-  /** Why the writer must not make the data files; None if it may. */
+  /** Reason why the writer must not make the data files; None if it may. */
   private lazy val forbidden: Option[String] = IcebergRules.reason(table, properties)
 
-  /** Why Iceberg makes the data files; None if the writer does. */
+  /** Reason why Iceberg makes the data files; None if the writer does. */
   lazy val reason: Option[String] =
     forbidden.orElse(query.flatMap(SmallWrite.reason(SparkInternals.conf(session), _, options)))
 
@@ -54,7 +54,7 @@ final class IcebergWrite(
   def keepsOrder: Boolean =
     table.spec().isUnpartitioned && !options.keys.exists(_.equalsIgnoreCase("output-spec-id"))
 
-  /** Whether Iceberg makes the data files; None until that is decided. */
+  /** True if Iceberg makes the data files; None until that is decided. */
   @volatile var madeByIceberg: Option[Boolean] = None
 
   /** Files for the writer; None if Iceberg makes them. The driver decides once, before the first
@@ -87,10 +87,12 @@ final class IcebergWrite(
         Some(RemoteFiles(settings, metrics))
     }
 
-  /** Whether the writer could make the files that Iceberg makes. */
+  /** Return whether Iceberg makes the files although the writer could. */
   private def isChoice: Boolean = forbidden.isEmpty && reason.isDefined
 
-  /** Return why the writer would not make the files, if the session then prefers Iceberg's own. */
+  /** Return why the writer would not make the files. Return None if the session does not allow the
+    * fallback to Iceberg's own writer.
+    */
   private def problem(settings: WriteSettings): Option[String] =
     if (settings.fallback == "local") {
       val command = IcebergFiles.command(settings.command(), table.schema(), properties)
@@ -106,7 +108,7 @@ final class IcebergWrite(
 object IcebergWrite {
   private val log = LoggerFactory.getLogger(getClass)
 
-  /** Option of a write, setting of the session, and property of the table, with one meaning. */
+  /** Write options, each with the session setting and the table property of the same meaning. */
   private val Overrides = Seq(
     ("write-format", None, "write.format.default"),
     (

@@ -45,7 +45,7 @@ case class IcebergWrites(session: SparkSession) extends SparkStrategy {
     case other => observedBatch(other)
   }
 
-  /** Spark still plans the batches of streams as its deprecated command. */
+  /** Return the command for a stream's batch, for which Spark still uses a deprecated command. */
   @nowarn("cat=deprecation")
   private def observedBatch(plan: LogicalPlan): Option[LogicalPlan] = plan match {
     case write: WriteToDataSourceV2 =>

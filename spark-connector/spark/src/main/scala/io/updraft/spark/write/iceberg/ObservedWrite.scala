@@ -11,9 +11,10 @@ import org.apache.spark.sql.updraft.DriverMetrics
 
 import io.updraft.spark.write.RemoteTableWrite
 
-/** Handler of a proxy for Iceberg's Write or BatchWrite. It lets the tasks' factory of writers know
-  * about the writer, and passes on everything else. A proxy has every method that the running Spark
-  * knows, while a subclass would have those of the Spark that it was compiled for.
+/** Handler of a proxy for Iceberg's Write or BatchWrite. It wraps the factory of the tasks'
+  * writers, so that they use the writer service, and forwards everything else. A proxy has every
+  * method of the running Spark, while a subclass would have only those of the Spark that it was
+  * compiled for.
   */
 final class ObservedWrite private (target: AnyRef, write: IcebergWrite) extends InvocationHandler {
 
@@ -54,7 +55,7 @@ object ObservedWrite {
     Proxy.isProxyClass(write.getClass) &&
       Proxy.getInvocationHandler(write).isInstanceOf[ObservedWrite]
 
-  /** Return the same write, whose data files the writer makes if `write` allows it. */
+  /** Return a proxy for the write. The writer then makes the data files if `write` allows it. */
   def of[A <: AnyRef](target: A, write: IcebergWrite): A = {
     val interfaces = allInterfaces(target.getClass).filter(of => Modifier.isPublic(of.getModifiers))
     Proxy
@@ -72,7 +73,9 @@ object ObservedWrite {
       allInterfaces(of.getSuperclass)
 }
 
-/** Factory of a write's writers in the tasks: Iceberg's own, in tasks that know the writer. */
+/** Factory of a task's writers. It sets the task's [[RemoteFiles]], then creates Iceberg's own
+  * writer.
+  */
 private final class RemoteFactory(stock: DataWriterFactory, files: RemoteFiles)
     extends DataWriterFactory {
 
@@ -90,7 +93,7 @@ private object RemoteFactory {
   }
 }
 
-/** Same for a write of deletes and rows. */
+/** Factory like [[RemoteFactory]], for a write of deletes and rows. */
 private final class RemoteDeltaFactory(stock: DeltaWriterFactory, files: RemoteFiles)
     extends DeltaWriterFactory {
 

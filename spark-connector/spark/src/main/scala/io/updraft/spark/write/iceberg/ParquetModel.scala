@@ -45,7 +45,6 @@ final class ParquetModel(stock: FormatModel[InternalRow, StructType])
 
 object ParquetModel {
 
-  /** Set in an executor whose registry has a [[ParquetModel]]. */
   private lazy val installed: Unit =
     IcebergInternals.replaceParquetModel(classOf[InternalRow]) { stock =>
       new ParquetModel(stock.asInstanceOf[FormatModel[InternalRow, StructType]])
@@ -55,8 +54,8 @@ object ParquetModel {
   def install(): Unit = installed
 }
 
-/** Builder of one file. It knows what Iceberg's own builder knows, which makes the file if it is a
-  * delete file, or one that the rules bar.
+/** Builder of one file. It also passes all values on to Iceberg's own builder, which makes the file
+  * if it is a delete file or the rules exclude it.
   */
 private final class RemoteBuilder(
     stock: ModelWriteBuilder[InternalRow, StructType],
@@ -137,8 +136,8 @@ private final class RemoteBuilder(
     case _ => stock.build()
   }
 
-  /** Return why the writer must not make the file. The driver has asked the rules about the table;
-    * the file's schema may differ, and only Iceberg knows all properties.
+  /** Return why the writer must not make the file. The driver has already applied the rules to the
+    * table, but the file's schema may differ, and only Iceberg knows all properties.
     */
   private def reason: Option[String] =
     IcebergRules.reason(columns, properties.toMap).orElse {

@@ -26,7 +26,7 @@ import io.updraft.spark.write.RowFile
   * files that may stay empty, and a file without rows is never created.
   *
   * @param command
-  *   what the files of this write have in common
+  *   common part of the commands of this write's files
   */
 final class RemoteAppender(
     target: HadoopOutputFile,
@@ -58,8 +58,8 @@ final class RemoteAppender(
     floats.add
   )
 
-  /** Return the file's size. Before the end, estimate it from the rows, and from how much smaller
-    * the finished files of this write became.
+  /** Return the file's size. Until the file is finished, estimate the size from the rows, and from
+    * the compression of this write's finished files.
     */
   override def length(): Long =
     if (isClosed || file == null) storedBytes else (file.rowBytes * files.storedShare).toLong
@@ -97,9 +97,9 @@ final class RemoteAppender(
 
 private object RemoteAppender {
 
-  /** Return counts without bounds of the columns that lack bounds in some row group, because of a
-    * long value. The bounds of the other row groups would leave that value out. Columns inside
-    * lists and maps have no bounds in any case.
+  /** Return counts without bounds for the columns that lack bounds in some row group because of a
+    * long value. The bounds of the other row groups would not include that value. Columns inside
+    * lists and maps never have bounds.
     */
   private def unbounded(footer: ParquetMetadata): Seq[FieldMetrics[_]] = {
     val schema = footer.getFileMetaData.getSchema

@@ -20,8 +20,8 @@ final case class RemoteFiles(
     write: String = UUID.randomUUID().toString
 ) {
 
-  /** Return the size of a file as a share of its rows' size in batches, as found in this executor;
-    * 1 before its first file of the write is finished.
+  /** Return a file's size as a share of the size of its rows in batches, as measured in this
+    * executor; 1 before the executor has finished a file of the write.
     */
   def storedShare: Double = RemoteFiles.share(write)
 

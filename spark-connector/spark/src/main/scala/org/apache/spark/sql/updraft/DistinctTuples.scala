@@ -9,7 +9,7 @@ import org.apache.spark.unsafe.map.BytesToBytesMap
 
 /** Distinct argument tuples of a task, each with the place of its result. Tuples are equal if their
   * bytes are equal. So NaNs with different bits differ, 0.0 differs from -0.0, and strings differ
-  * even if their collation holds them equal.
+  * even if their collation treats them as equal.
   *
   * The table is Spark's own hash map and uses the task's memory.
   */
@@ -64,9 +64,9 @@ final class DistinctTuples(context: TaskContext) extends AutoCloseable {
 
 private object DistinctTuples {
 
-  /** Tuples for which the table has room at first. */
+  /** Initial capacity of the table, in tuples. */
   private val FirstTuples = 1024
 
-  /** Bytes that the table asks of the task's memory at a time. */
+  /** Bytes of the task's memory that the table requests at a time. */
   private val PageBytes = 1L << 20
 }

@@ -17,7 +17,7 @@ final class FieldWriter(vector: ValueVector) {
 
   /** Return the bytes of the values so far. */
   def sizeInBytes: Long = {
-    // Arrow does not count the bytes of values that it has not been told of.
+    // Arrow counts bytes only up to the value count.
     vector.setValueCount(count)
     vector.getBufferSizeFor(count).toLong
   }

@@ -160,8 +160,8 @@ object PythonCall {
   def hashSeeds(udfs: Seq[PythonFuncExpression]): Seq[String] =
     functionsOf(udfs).flatMap(function => Option(function.envVars.get("PYTHONHASHSEED")))
 
-  /** Return whether functions may update accumulators: their pickles refer to one, or Spark ships
-    * them as a broadcast variable, whose content the driver cannot look into.
+  /** Return whether functions may update accumulators. They may if their pickles refer to one, or
+    * if Spark ships them as a broadcast variable, whose content the driver cannot read.
     */
   def mayUseAccumulators(udfs: Seq[PythonFuncExpression]): Boolean =
     functionsOf(udfs).map(_.command).exists { command =>
@@ -180,7 +180,8 @@ object PythonCall {
 
   private val LoadsBroadcast = "_from_id".getBytes(UTF_8).toSeq
 
-  /** Size above which a pickle with a broadcast variable has more than that: a function. */
+  /** Size from which a pickle that refers to a broadcast variable must contain a function as well.
+    */
   private val MostBytesOfBroadcastPickle = 128
 
   private def functionsOf(udfs: Seq[PythonFuncExpression]): Seq[PythonFunction] =

@@ -185,7 +185,7 @@ object SparkInternals {
   def visibleProperties(context: TaskContext): Map[String, String] =
     visible(context.getLocalProperties.asScala.toMap)
 
-  /** Return those of a task's local properties that a function may see. */
+  /** Return the part of a task's local properties that a function may see. */
   def visible(properties: Map[String, String]): Map[String, String] = {
     val candidates = properties.toSeq.filter { case (name, _) =>
       !name.startsWith("spark.") || JobProperties(name)
@@ -243,8 +243,7 @@ object SparkInternals {
   def withoutUserDefined(dataType: DataType): DataType =
     replaced(dataType) { case udt: UserDefinedType[_] => udt.sqlType }
 
-  /** Return the type as which values of a type are stored. User-defined and interval types are
-    * stored as other types.
+  /** Return the storage type of a type. User-defined and interval types are stored as other types.
     */
   def storedType(dataType: DataType): DataType = replaced(dataType) {
     case udt: UserDefinedType[_] => storedType(udt.sqlType)
@@ -253,8 +252,8 @@ object SparkInternals {
     case _: StringType => StringType
   }
 
-  /** Return the type with replacements for itself or the types nested in it. Replacements are not
-    * looked into.
+  /** Return the type after replacing it or the types nested in it. The types nested in a
+    * replacement are not replaced.
     */
   private def replaced(dataType: DataType)(by: PartialFunction[DataType, DataType]): DataType =
     by.applyOrElse(
@@ -276,16 +275,16 @@ object SparkInternals {
 
   private val AfterSpark = ShutdownHookManager.TEMP_DIR_SHUTDOWN_PRIORITY
 
-  /** Return whether PySpark's worker converts whole batches to pandas for Arrow-optimised UDFs, as
-    * before Spark 4.1 and with a legacy conf since. A null in a batch then makes floats of its
-    * integers, so a function's argument depends on the other rows.
+  /** Return whether PySpark's worker converts whole batches to pandas for Arrow-optimized UDFs. It
+    * always does before Spark 4.1, and later only with a legacy conf. A null in a batch then turns
+    * the batch's integers into floats, so a function's argument depends on the other rows.
     */
   def convertsBatchesForArrowUdfs(conf: SQLConf): Boolean = {
     val key = "spark.sql.legacy.execution.pythonUDF.pandas.conversion.enabled"
     !conf.isModifiable(key) || conf.getConfString(key).toBoolean
   }
 
-  /** Return the settings of the session, even in a view. While Spark analyses the query of a view,
+  /** Return the settings of the session, even in a view. While Spark analyzes the query of a view,
     * `SQLConf.get` has only the settings that Spark stores with views, and these do not include
     * `spark.updraft`.
     */

@@ -16,7 +16,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{DataType, StringType, StructType}
 import org.apache.spark.{SparkContext, SparkException}
 
-/** PySpark settings introduced in Spark 4.0, with the values that match the behaviour of 3.5. */
+/** PySpark settings introduced in Spark 4.0, with the values that match the behavior of 3.5. */
 object SessionConf {
 
   /** Return the number of rows in a pickled list of a UDF's arguments. */
@@ -27,12 +27,12 @@ object SessionConf {
 
   def hidesTraceback(conf: SQLConf): Boolean = false
 
-  /** Return no profiler: a function that is profiled has its profiler in its pickle. */
+  /** Return no profiler. In Spark 3.5, the pickle of a profiled function contains its profiler. */
   def profiler(conf: SQLConf): Option[String] = None
 }
 
 /** Stock metrics of Python operators: their names and descriptions. Spark 3.5 does not measure
-  * times; those of a pool have the descriptions of 4.0.
+  * times, so the times of a pool have the descriptions of 4.0.
   */
 object PythonMetrics {
 
@@ -96,8 +96,7 @@ object Variants {
 /** Properties that Spark 4.0 renamed or introduced. */
 object Renamed {
 
-  /** Return whether an error is that of a job that was cancelled. It has no condition in Spark 3.5.
-    */
+  /** Return whether an error means that a job was cancelled. In Spark 3.5, it has no condition. */
   def isCancellation(error: Throwable): Boolean = error match {
     case failed: SparkException =>
       failed.getErrorClass == null &&
@@ -105,7 +104,7 @@ object Renamed {
     case _ => false
   }
 
-  /** Return false: names of internal functions have one part, and are Spark's. */
+  /** Return false: in Spark 3.5, internal functions have one-part names that belong to Spark. */
   def isInternal(call: UnresolvedFunction): Boolean = false
 }
 

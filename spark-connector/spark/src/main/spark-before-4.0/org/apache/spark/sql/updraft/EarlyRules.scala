@@ -40,16 +40,16 @@ private final class ShowHiddenNames(first: Rule[LogicalPlan]) extends Rule[Logic
   )
 }
 
-/** Call of a table function that Spark does not see. It sees the arguments, which may contain
-  * parameters of a query and names of common table expressions.
+/** Call of a table function that is hidden from Spark. The arguments stay visible, because they may
+  * contain parameters of a query and names of common table expressions.
   */
 private case class HiddenTableCall(name: Seq[String], arguments: Seq[Expression])
     extends UnresolvedLeafNode
 
-/** DESCRIBE of a function whose name Spark does not see. */
+/** DESCRIBE of a function whose name is hidden from Spark. */
 private case class HiddenDescription(description: DescribeFunction) extends UnresolvedLeafNode
 
-/** Call that Spark does not see. It sees the arguments and the condition of FILTER. */
+/** Call that is hidden from Spark. The arguments and the condition of FILTER stay visible. */
 private case class HiddenCall(call: UnresolvedFunction, children: Seq[Expression])
     extends Expression
     with Unevaluable {
@@ -66,7 +66,7 @@ private case class HiddenCall(call: UnresolvedFunction, children: Seq[Expression
 }
 
 /** Parser that hides names of functions in queries, in the texts of views, in DESCRIBE, and in
-  * expressions. It leaves alone the functions that Spark knows by a name of one part.
+  * expressions. It does not hide functions that Spark knows by a one-part name.
   */
 private final class HidingParser(session: SparkSession, parser: ParserInterface)
     extends ParserInterface {
@@ -100,7 +100,7 @@ private final class HidingParser(session: SparkSession, parser: ParserInterface)
 
   private val inExpression: PartialFunction[Expression, Expression] = {
     case query: SubqueryExpression => query.withNewPlan(hidden(query.plan))
-    // Spark replaces stars only in calls that it sees.
+    // Spark expands stars only in calls that are visible to it.
     case call: UnresolvedFunction
         if !isSparks(call.nameParts, functions) && !call.arguments.exists(_.isInstanceOf[Star]) =>
       HiddenCall(call, call.children)

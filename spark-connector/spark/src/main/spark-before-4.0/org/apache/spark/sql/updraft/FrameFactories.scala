@@ -9,7 +9,7 @@ import org.apache.spark.sql.execution.window.{WindowExecBase, WindowFunctionFram
 import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan}
 
 /** Factories of window frames and the projection of window results, made by Spark's own code. In
-  * Spark 3.5 this code belongs to an operator, so an operator that never runs stands in for it.
+  * Spark 3.5 this code belongs to an operator, so this class creates an operator that never runs.
   */
 abstract class FrameFactories extends Serializable {
   def windowExpression: Seq[NamedExpression]

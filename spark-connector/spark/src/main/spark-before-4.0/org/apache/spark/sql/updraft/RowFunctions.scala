@@ -4,8 +4,8 @@ package org.apache.spark.sql.updraft
 import org.apache.spark.sql.catalyst.expressions.{Attribute, PythonUDF}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, MapInPandas, PythonMapInArrow}
 
-/** Extractor for mapInPandas and mapInArrow: the function, the output, the child, and whether the
-  * stage is a barrier stage or has a resource profile, which Spark 3.5 does not give it.
+/** Extractor for mapInPandas and mapInArrow: the function, the output, the child, whether the stage
+  * is a barrier stage, and whether it has a resource profile, which is always false in Spark 3.5.
   */
 object MapInBatch {
   def unapply(

@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.DataType
 
-/** PySpark settings introduced in Spark 4.1, with the values that match the behaviour of 4.0. */
+/** PySpark settings introduced in Spark 4.1, with the values that match the behavior of 4.0. */
 object PythonConf {
 
   def binaryAsBytes(conf: SQLConf): Boolean = false

@@ -5,7 +5,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.delta.stats.DeltaJobStatisticsTracker
 
-/** Tracker of data files' statistics in place of another one. */
+/** Tracker of data files' statistics that replaces another tracker. */
 abstract class StatisticsTracker(conf: Configuration, stock: DeltaJobStatisticsTracker)
     extends DeltaJobStatisticsTracker(conf, stock.path, stock.dataCols, stock.statsColExpr) {
 

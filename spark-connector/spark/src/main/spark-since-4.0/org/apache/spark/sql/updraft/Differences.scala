@@ -87,7 +87,7 @@ object Variants {
 /** Properties that Spark 4.0 renamed or introduced. */
 object Renamed {
 
-  /** Return whether an error is that of a job that was cancelled. */
+  /** Return whether an error means that a job was cancelled. */
   def isCancellation(error: Throwable): Boolean = error match {
     case failed: SparkThrowable => failed.getCondition == "SPARK_JOB_CANCELLED"
     case _ => false

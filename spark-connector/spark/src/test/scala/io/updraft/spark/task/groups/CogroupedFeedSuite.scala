@@ -105,8 +105,8 @@ class CogroupedFeedSuite extends AnyFunSuite {
 
 private object CogroupedFeedSuite {
 
-  /** A request as a pool sees it: values of the groups that end in it, and those behind the last
-    * end.
+  /** Request as a pool sees it: the values of the groups that end in it, and the values after the
+    * last end.
     */
   final case class Sent(input: Int, groups: Seq[Seq[Long]], open: Seq[Long] = Seq.empty)
 }

@@ -12,10 +12,10 @@ import io.updraft.spark.plan.GroupOrder
 
 class GroupedRowsSuite extends AnyFunSuite {
   private val roomyPage = 1L << 20
-  // A task keeps four.
+  // A task may hold four pages.
   private val smallPage = 16L << 10
 
-  /** Spark's sort and our grouped rows of a table's one partition. */
+  /** Comparison of Spark's sort with our grouped rows, for a table with one partition. */
   private final class Compared(table: DataFrame, keys: String*) {
     private val plan: SparkPlan = table.queryExecution.executedPlan
     private val columns = keys.map(key => plan.output.find(_.name == key).get)

@@ -16,7 +16,7 @@ class CallOnceSuite extends AnyFunSuite {
   private def policy(isAuto: Boolean = true): CallOnce =
     CallOnce(isAuto, UUID.randomUUID().toString, UUID.randomUUID().toString)
 
-  /** How many windows of the watch a task goes through before it stops; 20 if it never does. */
+  /** Return how many windows a task passes before it stops its search; 20 if it never stops. */
   private def windows(once: CallOnce)(callsOf: Long => Long): Int = {
     val watch = new RepeatWatch(once)
     val ends = Iterator.iterate((8192L, 16384L)) { case (end, rows) => (end + rows, rows * 2) }
@@ -65,7 +65,7 @@ class CallOnceSuite extends AnyFunSuite {
     assert(once.copy(functions = "others").isWorthwhile)
   }
 
-  /** A column that knows whether it was closed. */
+  /** Column that can tell whether it was closed. */
   private final class Column(values: Long*) {
     private val vector = new BigIntVector("x", SparkInternals.allocator)
     vector.allocateNew(values.length)

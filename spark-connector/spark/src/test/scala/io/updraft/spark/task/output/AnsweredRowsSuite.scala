@@ -23,7 +23,7 @@ class AnsweredRowsSuite extends AnyFunSuite {
       waiting.add(RetainedRows(ids.length, ids.length, Array(column), null))
     }
 
-    /** The input row beside each row of a reply. */
+    /** Return the id of the input row for each row of a reply. */
     def by(rowCount: Int, rowEnds: Int*): Seq[Long] = columnsOf(rowCount, rowEnds).flatMap {
       case (column, count) => (0 until count).map(column.getLong)
     }

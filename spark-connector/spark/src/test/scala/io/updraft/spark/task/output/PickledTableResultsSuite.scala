@@ -26,7 +26,7 @@ class PickledTableResultsSuite extends AnyFunSuite {
   private val id = AttributeReference("id", LongType)()
   private val limits = BatchLimits(10000, 64 << 20, 1 << 20, 4 << 20, 16 << 20)
 
-  /** One output as PySpark's worker pickles it: a list whose only item has the rows. */
+  /** Return an output as PySpark's worker pickles it: a list whose only item has the rows. */
   private def output(values: Any*): Array[Byte] = {
     val rows = values.map {
       case null => null
@@ -50,7 +50,7 @@ class PickledTableResultsSuite extends AnyFunSuite {
     private val kept = Vectors.onHeap(ids.map(InternalRow(_)), new StructType().add("id", LongType))
     waiting.add(RetainedRows(ids.length, ids.length, Array(kept.column(0)), null))
 
-    /** Batches of (input row, result) pairs. */
+    /** Return the batches as lists of (input row, result) pairs. */
     def batches(values: Seq[Array[Byte]], rowEnds: Int*): Seq[Seq[(Long, Option[Long])]] = {
       val reply = Replies.ofBinaries(values, rowEnds)
       val made =

@@ -30,7 +30,7 @@ class ReceiptStatisticsSuite extends AnyFunSuite {
   private def nulls(column: Expression): AggregateExpression =
     Sum(CaseWhen(Seq(IsNull(column) -> Literal(1)), Literal(0))).toAggregateExpression()
 
-  /** Return statistics as Delta defines them, of all the columns. */
+  /** Return the sources of statistics as Delta defines them for these columns. */
   private def sources(columns: Seq[Attribute], options: ParquetOptions): StatisticsSources = {
     val fields = columns.flatMap { column =>
       Seq(

@@ -10,7 +10,7 @@ import org.apache.spark.sql.execution.vectorized.{
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 
-/** Batches as Spark's scans give them, for tests to copy. */
+/** Batches like those of Spark's scans, as input for tests. */
 object Vectors {
 
   def onHeap(rows: Seq[InternalRow], schema: StructType): ColumnarBatch =

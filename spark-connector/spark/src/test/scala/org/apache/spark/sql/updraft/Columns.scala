@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.arrow.ArrowWriter
 import org.apache.spark.sql.types.StructType
 
-/** Spark's own way from rows to Arrow, for tests to compare with. */
+/** Spark's own conversion of rows to Arrow, as a reference for tests. */
 object Columns {
 
   def written(rows: Seq[InternalRow], schema: StructType): VectorSchemaRoot = {

@@ -20,7 +20,7 @@ class DistinctTuplesSuite extends AnyFunSuite {
   private def map(keys: Any*)(values: Any*): ArrayBasedMapData =
     ArrayBasedMapData(keys.toArray[Any], values.toArray[Any])
 
-  /** Values of a type that a function can tell apart. */
+  /** Values that a function can tell apart, by their type. */
   private val different: Map[DataType, Seq[Any]] = Map(
     DoubleType -> Seq(
       0.0,
@@ -94,10 +94,10 @@ class DistinctTuplesSuite extends AnyFunSuite {
   }
 }
 
-/** Work of tasks, outside the suite, which cannot be serialized. */
+/** Work of tasks. It is outside the suite because the suite cannot be serialized. */
 private object DistinctTuplesSuite extends Serializable {
 
-  /** The places of rows, each of which is offered its own number. */
+  /** Return the places of rows. A row with a new tuple gets the row's number as its place. */
   def places(rows: Seq[UnsafeRow]): TaskContext => Seq[Long] = { context =>
     val tuples = new DistinctTuples(context)
     try rows.zipWithIndex.map { case (row, number) => tuples.placeOf(row, number.toLong) }

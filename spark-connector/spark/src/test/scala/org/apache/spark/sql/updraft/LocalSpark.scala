@@ -5,10 +5,10 @@ import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.SparkPlan
 
-/** A Spark without Python, for what runs inside a task. */
+/** Local Spark without Python, for tests of code that runs inside a task. */
 object LocalSpark {
 
-  /** Runs `body` with a session whose tasks have small pages and fail if they leak memory. */
+  /** Run `body` with a session whose tasks have small pages and fail if they leak memory. */
   def apply[T](pageBytes: Long, confs: (String, String)*)(body: SparkSession => T): T = {
     val builder = SparkSession.builder()
       .master("local[1]")
@@ -23,7 +23,7 @@ object LocalSpark {
     finally session.stop()
   }
 
-  /** What `change` makes of the rows of a plan's one partition, each as Scala values. */
+  /** Return the rows of a plan's only partition after `change`, each as Scala values. */
   def rows(plan: SparkPlan)(change: Iterator[InternalRow] => Iterator[InternalRow])
       : Seq[Seq[Any]] = {
     val types = plan.output.map(_.dataType)

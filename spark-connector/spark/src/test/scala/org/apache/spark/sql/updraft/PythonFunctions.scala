@@ -9,7 +9,7 @@ import org.apache.spark.api.python.SimplePythonFunction
 import org.apache.spark.sql.catalyst.expressions.{Expression, PythonUDF, PythonUDTF}
 import org.apache.spark.sql.types.{DataType, StructType}
 
-/** Python functions without any Python, for tests of plans. */
+/** Python functions for tests of plans; they need no Python. */
 object PythonFunctions {
 
   def udf(

@@ -7,8 +7,8 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.util.Utils
 import org.apache.spark.{SparkEnv, TaskContext}
 
-/** First-in, first-out queue of a task's rows: Spark's own, which Spark 3.5 shows only to this
-  * package.
+/** First-in, first-out queue of a task's rows. It is Spark's own queue, which in Spark 3.5 is
+  * visible only inside this package.
   */
 final class TaskRowQueue(columns: Int, context: TaskContext) extends AutoCloseable {
   private[this] val queue = HybridRowQueue(
