@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that need several components and are no tests: each is run by a target of the Makefile."""
+"""Programs, as opposed to tests, that need several components; each is run by a target of the Makefile."""

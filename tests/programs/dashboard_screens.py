@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws every dashboard from the answers of a real Prometheus that watches a real job: `make dashboard-screens`.
+"""`make dashboard-screens`: draw every dashboard from the answers of a real Prometheus that watches a real job.
 
-No Grafana is asked: queries, titles, legends and units are those of its dashboards, the picture is not its own.
+Grafana does not run. Queries, titles, legends and units are those of its dashboards; the rendering is not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory, watched_job(Path(directory)) as (job, prometheus):
         for number in range(_ROUNDS):
             job.run(number, _TASKS)
-            # A pool delays the next start when its workers keep dying.
+            # A pool delays the next start if its workers keep dying.
             if number % _ROUNDS_BETWEEN_LOSSES == 0:
                 job.lose_a_worker()
         for path in sorted((CHART / "dashboards").glob("*.json")):

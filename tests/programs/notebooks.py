@@ -14,7 +14,7 @@ from tests.notebooks.notebook import notebooks, run
 
 
 def main() -> None:
-    """Run all notebooks, or those that are named."""
+    """Run all notebooks, or only the named ones."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help="names of notebooks, without .ipynb; default: all")
     names = parser.parse_args().names

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make record-wire`: record what a connector, a pool and a writer of this release say to each other, for the next one.
+"""`make record-wire`: record the messages of this release's connector, pool and writer, for tests of the next release.
 
-Run it from the tag of a release, on its newest Spark, and commit the files in the next one's tree. Pickled functions
-name their source files: run it in a checkout whose path may be published.
+Run it from the tag of a release, on its newest Spark, and commit the files in the next release's tree. Pickled
+functions name their source files, so run it in a checkout whose path may be published.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def record_queries(spark: SparkSession) -> None:
-    """What is said to a pool."""
+    """Record the messages between connector and pool."""
     with LocalPool(workers=1) as pool:
         passing = Passing(pool.tcp_address)
         with serving(passing) as address, runtime_confs(spark, {ENABLED: "true", ENDPOINT: f"grpc://{address}"}):
@@ -53,7 +53,7 @@ def record_queries(spark: SparkSession) -> None:
 
 
 def record_writes(spark: SparkSession) -> None:
-    """What is said to a writer."""
+    """Record the messages between connector and writer."""
     with tempfile.TemporaryDirectory() as directory, LocalWriter(Path(directory)) as writer:
         passing = Passing(writer.tcp_address)
         with serving(passing) as address:

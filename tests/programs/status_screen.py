@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes the picture of a busy pool's status page that docs show, in a real browser: `make status-screen`."""
+"""`make status-screen`: take the screenshot of a busy pool's status page for the docs, in a real browser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _APPLICATION = "app-20261121174403-0007"
 
 
 def main() -> None:
-    """Keep a pool busy for a while, then photograph its page."""
+    """Keep a pool busy for a while, then take a screenshot of its page."""
     done = Event()
     with LocalPool(workers=_WORKERS, session_functions="off") as pool, ThreadPoolExecutor(_CLIENTS) as clients:
         partitions = itertools.count(200)
@@ -58,7 +58,7 @@ def _work(pool: LocalPool, partitions: Iterator[int], done: Event) -> None:
 
 
 def _one(pool: LocalPool, name: str, *, partition: int) -> Reply:
-    """One task: a batch that takes a moment to follow."""
+    """Run one task, whose batch comes after a pause."""
     command = echo_command(name=name)
     command.task.CopyFrom(
         exchange_pb2.TaskIdentity(

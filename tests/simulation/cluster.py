@@ -20,7 +20,7 @@ from tests.simulation.writer import OpenWrite, Writer, WriterSettings, first_id
 from updraft.service.tenants import Caps
 
 LONGEST_ATTEMPT_SECONDS = 1000.0
-"""Every attempt ends in this time: ten minutes for a worker, and a few for everything that may hang meanwhile."""
+"""Bound on the time of an attempt: ten minutes for a worker, and a few for everything that may hang meanwhile."""
 MOST_ATTEMPTS = 4
 """Attempts that Spark makes at a task (spark.task.maxFailures)."""
 
@@ -40,7 +40,7 @@ class File:
 
 
 class Cluster:
-    """Everything that one run simulates."""
+    """All parts of one simulated run."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -53,7 +53,7 @@ class Cluster:
         self.calls = 0
         """Calls of all executors at the pool."""
         self.lag_seconds = 0.5
-        """Time after which resolvers see that a pod has become ready or has gone."""
+        """Delay until resolvers see that a pod has become ready or has gone."""
         self.token_file = TokenFile(world, self.checker.invariants)
         self._published: list[int] = []
         self._next_address = 1
@@ -77,14 +77,14 @@ class Cluster:
         pod.boot(address, lambda: self._publish(address))
 
     def drain(self, pod: Pod) -> None:
-        """Drain a pod; it starts again some time after it has ended."""
+        """Drain a pod; it restarts some time after it has ended."""
         if pod.is_ready:
             self.world.note("drain", pod.name)
             self._withdraw(pod.address)
             pod.drain()
 
     def crash(self, pod: Pod, *, is_silent: bool) -> None:
-        """End a pod. A silent one takes its node along, which then answers nothing."""
+        """End a pod. A silent crash takes the node along, so that nothing answers at its address."""
         self.world.note("crash", pod.name, is_silent)
         if is_silent:
             self._lost_addresses.add(pod.address)
@@ -94,7 +94,7 @@ class Cluster:
         pod.crash()
 
     def hide(self, pod: Pod, seconds: float) -> None:
-        """Leave a pod out of the name for a while, although it works."""
+        """Leave a working pod out of the name for a while."""
         address = pod.address
         self.world.note("hide", pod.name, seconds)
         self._change([other for other in self._published if other != address])
@@ -148,7 +148,7 @@ class Cluster:
         writer.boot()
 
     async def write(self, file: File, timeouts: Timeouts) -> int:
-        """Write a file as Spark does, with a path of its own for each attempt. Return the attempts; 0 if all failed."""
+        """Write a file as Spark does, with its own path for each attempt. Return the attempts; 0 if all failed."""
         for attempt in range(MOST_ATTEMPTS):
             path = f"file{file.number}.{attempt}"
             command = OpenWrite(file.tenant, path, file.is_synchronous, first_id(file.number, attempt))
@@ -172,7 +172,7 @@ class Cluster:
         return executor
 
     async def run_task(self, task: Task) -> int:
-        """Run a task as Spark does, which tries again on a failure. Return the attempts; 0 if none succeeded."""
+        """Run a task as Spark does, with retries. Return the number of attempts; 0 if none succeeded."""
         for attempt in range(MOST_ATTEMPTS):
             executor = self.world.random.choice(self.executors)
             began = self.world.now

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated disk behind a writer: it fills up, fails, hangs, loses what it had taken, and doubts its own renames."""
+"""Simulated disk behind a writer: it fills up, fails, hangs, loses written bytes, and reports renames wrongly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DiskFault(enum.Enum):
     RENAMED_IN_DOUBT = "renamed in doubt"
     """A rename takes effect and reports an error."""
     NOT_RENAMED_IN_DOUBT = "not renamed in doubt"
-    """A rename reports an error, and the look for the name fails once too."""
+    """A rename reports an error, and the lookup of the new name fails once too."""
     HANG = "hang"
     """A step never returns."""
 
@@ -42,7 +42,7 @@ class Disk:
         self.faults: list[DiskFault] = []
 
     def takes(self, fault: DiskFault) -> bool:
-        """Return whether this fault is due, and let it happen only once."""
+        """Return whether this fault is due, and clear it so that it happens only once."""
         if fault in self.faults:
             self.faults.remove(fault)
             self.world.note("disk", fault.value)
@@ -106,7 +106,7 @@ class SimulatedStorage:
             self._disk.invariants.fail(f"{self._path} is published twice by one storage")
             return
         content, self._hidden = bytes(self._hidden), None
-        # A task may ask again for an empty file, which it did not see published.
+        # A task may request an empty file again if it did not see that it was published.
         if self._disk.files.get(self._path) != content:
             self._disk.files[self._path] = content
             self._disk.invariants.published(self._path, self._described(content))
@@ -130,7 +130,7 @@ class SimulatedThreads:
     def run(self, _loop: VirtualLoop, done: asyncio.Future[Any], step: Callable[[], Any]) -> None:
         """Run a step after its time, or never."""
         if self._disk is not None and self._disk.takes(DiskFault.HANG):
-            # Longer than the limit on the silence of a storage.
+            # Longer than the bound on a storage's silence.
             self._world.later(150.0, lambda: run_step(done, step))
             return
         self._world.later(self._world.seconds(self.mean_seconds), lambda: run_step(done, step))

@@ -62,7 +62,7 @@ class Task:
 
 
 class Executor:
-    """One JVM."""
+    """Executor: one JVM."""
 
     def __init__(self, world: World, cluster: Cluster, checker: Checker, name: str, options: ClientOptions) -> None:
         self.world = world

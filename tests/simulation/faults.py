@@ -95,7 +95,7 @@ def _drain(cluster: Cluster) -> None:
 
 
 def _deploy(cluster: Cluster) -> None:
-    """Replace every pod, the next one when the last one is ready again, as a rolling update does."""
+    """Replace every pod in turn, each once the previous one is ready again, as a rolling update does."""
     left = list(cluster.pods)
 
     def replace() -> None:
@@ -263,4 +263,4 @@ FAULTS: dict[str, Callable[[Cluster], None]] = {
 }
 WRITER_FAULTS = ("crash writer", "drain writer", "fill disk", "break disk", "break write")
 GENTLE = frozenset({"kill zygote", "drain", "deploy", "hide pods"})
-"""Faults that must cost no task an attempt: nothing that runs is lost, and a pod takes what waits."""
+"""Faults that must cost no task an attempt: running work is not lost, and a pod takes the waiting exchanges."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Invariants of pods and executors, checked at each step against the checker's own counts.
 
-Those of rows, files, memory and credentials are in `tests.support.invariants`, which the soak uses too.
+The invariants of rows, files, memory and credentials are in `tests.support.invariants`, which the soak uses too.
 
-The checker keeps counts of its own. It reads from the product only which workers are idle and which exchanges wait, and
-at the end the counts that must be zero.
+The checker keeps its own counts. It reads from the product only which workers are idle and which exchanges wait, and at
+the end the counts that must be zero.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tests.simulation.pod import Pod
     from tests.simulation.workers_side import WorkerProcess
 
-# Longest time for which a pod may leave a worker idle while an exchange that it could serve waits. A worker that has to
-# be replaced for another owner takes a start.
+# Longest time for which a pod may leave a worker idle while an exchange that it could serve waits. Replacing a worker
+# for another owner takes a start.
 IDLE_BESIDE_A_WAITER_SECONDS = 10.0
 # Limit for a pod that gives workers to other exchanges meanwhile.
 LONGEST_IDLE_BESIDE_A_WAITER_SECONDS = 60.0
@@ -121,7 +121,7 @@ class Checker:
         record.held_by_tenants[command.tenant] += 1
 
     def _check_turn(self, pod: Pod, record: _PodRecord, command: Open, *, overtakes: bool) -> None:
-        """Check that the worker went to the tenant with the fewest, if any worker can serve any exchange."""
+        """Check that no waiting tenant has fewer workers than this one; skip exchanges that are bound to an owner."""
         if overtakes or command.binding.owner is not None:
             return
         own = record.held_by_tenants[command.tenant]
@@ -171,7 +171,7 @@ class Checker:
             return
         if record.idle_since is None:
             record.idle_since = self.world.now
-        # Others may have waited, and got workers, before these came.
+        # Other exchanges may have waited, and got workers, before these came.
         began = max(record.idle_since, min(each.since for each in waiting))
         # A pod replaces one idle worker after the other, so a grant shows that it works on its queue.
         quiet = self.world.now - max(began, record.last_grant) > IDLE_BESIDE_A_WAITER_SECONDS
@@ -179,7 +179,7 @@ class Checker:
             self.fail(f"{pod.name} has {pod.pool.idle} idle workers, and {len(record.waiting)} exchanges wait for one")
 
     def clock_jumped(self) -> None:
-        """Record that no pod had the time that has just passed."""
+        """Record that pods could not use the time that has just passed."""
         for record in self._pods.values():
             record.idle_since = None
 
@@ -200,7 +200,7 @@ class Checker:
         decisions = self._retries.setdefault(executor, [])
         decisions.append((self.world.nanos, begins_nanos))
         del decisions[: -4 * BURST]
-        # From any moment on, a burst of retries may begin at once, and one more after each interval.
+        # From any moment on, a burst of retries may begin at once, then one more after each interval.
         begins: list[int] = []
         for decided, begin in reversed(decisions):
             insort(begins, begin)

@@ -48,7 +48,7 @@ class Finish(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """The exchange has a worker."""
+    """Message that the exchange has a worker."""
 
 
 class Schema(NamedTuple):

@@ -81,7 +81,7 @@ class Stream:
             self._up.send(lambda: self.deliver(message))
 
     def cancel(self) -> None:
-        """End the call from the client's side; the server hears of it unless the stream is silent."""
+        """End the call from the client's side; the server notices unless the stream is silent."""
         if self.state is StreamState.OPEN:
             self._up.send(self._cancel_server)
         self.state = StreamState.CLOSED
@@ -109,7 +109,7 @@ class Stream:
     # Faults.
 
     def break_now(self) -> None:
-        """Break the connection: both sides hear of it soon."""
+        """Break the connection: both sides notice soon."""
         if self.state is StreamState.CLOSED:
             return
         self.state = StreamState.CLOSED
@@ -128,7 +128,7 @@ class Stream:
         self.on_broken()
 
     def disturb(self, disturbance: Disturbance, *, upwards: bool) -> None:
-        """Do this to the next message in one direction."""
+        """Disturb the next message in one direction."""
         (self._up if upwards else self._down).disturbances.append(disturbance)
 
     def _replied(self, message: Any) -> None:

@@ -57,7 +57,7 @@ def _instead(replacement: Any) -> Callable[[Any], Any]:
 def _replaces_none(original: Any) -> Any:
     def missing(self: PooledWorkers, starting: int) -> int:
         wanted: int = original(self, starting)
-        # The first workers are started all the same.
+        # The first workers still start.
         vars(self)["was_whole"] = vars(self).get("was_whole", False) or not wanted
         return 0 if vars(self)["was_whole"] else wanted
 
@@ -317,7 +317,7 @@ BUGS: dict[str, Bug] = {
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Let a bug be in this block."""
+    """Plant a bug in this block."""
     bug = BUGS[name]
     original = bug.owner.__dict__[bug.attribute]
     setattr(bug.owner, bug.attribute, bug.mutated(original))

@@ -83,11 +83,11 @@ class PodSettings:
 
 
 class _Gone(NamedTuple):
-    """The exchange's worker has ended."""
+    """Event that the exchange's worker has ended."""
 
 
 class _Interrupted(NamedTuple):
-    """The front ends the exchange with an error."""
+    """Event that the front ends the exchange with an error."""
 
     error: UpdraftError
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario of a seed: which cluster, which jobs and which faults its random numbers give."""
+"""Scenario of a seed: the cluster, jobs and faults that its random numbers give."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Scenario:
         """Whether every task must succeed at its first attempt."""
         ends = [fault for fault in self.faults if fault.name in ("drain", "deploy")]
         return (
-            # Other pods are there meanwhile.
+            # Other pods can take over meanwhile.
             len(ends) <= (len(self.zones) > 1)
             # A drain ends what still runs after its timeout.
             and self.pod.drain_timeout_seconds >= 60.0

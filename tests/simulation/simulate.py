@@ -53,7 +53,7 @@ def simulate(seed: int, *, keeps_lines: bool = False) -> Outcome:
 
 
 def close(world: World) -> None:
-    """End what still runs, so that nothing of this run is left in the process."""
+    """End everything that still runs, so that nothing of this run stays in the process."""
     loop = world.loop
     for task in asyncio.all_tasks(loop):
         task.cancel()
@@ -75,12 +75,12 @@ class _Run:
         self._violation: asyncio.Future[None] = world.loop.create_future()
 
     async def whole(self) -> None:
-        """Run the scenario, then let the cluster settle, and check what is left."""
+        """Run the scenario, let the cluster settle, and check the final state."""
         world, cluster = self.world, self.cluster
         scenario = scenario_of(world)
         # A violation inside a product's task must end the run, not that task.
         cluster.checker.on_failure = self._fail
-        # So must an exception that nothing awaits, such as one in a timer's callback.
+        # An exception that nothing awaits, such as one in a timer's callback, must end it too.
         world.loop.set_exception_handler(lambda _loop, context: self._fail(_unawaited(context)))
         for zone in scenario.zones:
             cluster.add_pod(scenario.pod, zone, scenario.caps)

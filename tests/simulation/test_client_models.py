@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of the client decide as the traces say, which the Java classes are held against (PolicyTracesTest)."""
+"""The models of the client decide as the traces say. PolicyTracesTest checks the Java classes with the same traces."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class TokenFile:
 
     def __init__(self, world: World, invariants: Invariants) -> None:
         self.token = "token-1"
-        """The only valid token, which executors find in files of their own."""
+        """The only valid token, which executors read from their own files."""
         self._world = world
         self._invariants = invariants
         self._versions = 1

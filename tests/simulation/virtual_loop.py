@@ -130,7 +130,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._readers.get(descriptor) is reader and descriptor in self._readable:
             reader()
 
-    # A step on a thread takes the time that its executor says, or none.
+    # A step on a thread takes the time that its executor gives, or none.
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any

@@ -133,7 +133,7 @@ class _NoOutput:
 
 
 async def _measure_nothing(_models: object, _measure: object) -> None:
-    """Replace the measurements of model processes, of which there are none."""
+    """Replace the measurements of model processes, which the simulation does not have."""
 
 
 class WorkersSide:
@@ -181,7 +181,7 @@ class WorkersSide:
                         self.world.later(0.001, partial(self._tell_exit, name, None))
 
     def crash_zygote(self, seconds: float) -> None:
-        """End the zygote; a successor is there after this time."""
+        """End the zygote; its successor starts after this time."""
         self.is_up = False
         self.zygotes += 1
         if self.client is not None:

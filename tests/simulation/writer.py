@@ -167,7 +167,7 @@ class _Call:
         self._stream = stream
 
     def expect_bodies(self, _sizes_bytes: Sequence[int]) -> None:
-        """Nothing: a stream has no bodies in other places."""
+        """Do nothing: a stream has no bodies outside its messages."""
 
     def stop_reading(self, then: Callable[[], None]) -> None:
         """Call `then` at once: no body is being written."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the suites and the programs share: a local pool, writer and Spark, a client that speaks raw gRPC."""
+"""Shared code of the suites and programs: a local pool, writer and Spark, and a client that speaks raw gRPC."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool whose functions the tests of the Python client and of `updraft call` call."""
+"""Pool for the tests of the Python client and of `updraft call`."""
 
 from __future__ import annotations
 

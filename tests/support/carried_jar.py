@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package that carries the jars, as the wheel `updraft-spark` installs it, with the jar that was built here."""
+"""Package that carries the jars, as the wheel `updraft-spark` installs it, with the jar that was built here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.paths import REPOSITORY, connector_jar
 
 
 def carry_jar(site: Path) -> Path:
-    """Put the package into `site`, from where it can be imported; returns its own directory."""
+    """Put the package into the import folder `site`; return its own directory."""
     package = site / "updraft_spark"
     (package / "jars").mkdir(parents=True)
     shutil.copy(REPOSITORY / "spark-connector/python/src/updraft_spark/__init__.py", package)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates for a test: an authority and what it signs, as the PEM files that a server and a JVM read."""
+"""Certificates for tests: an authority and the certificates it signs, as PEM files for a server or a JVM."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate and its key."""
+    """Certificate and its key."""
 
     certificate: Path
     key: Path
 
 
 class Authority:
-    """Signs identities; `certificate` is what others trust it by."""
+    """Authority that signs identities; peers trust it by its `certificate`."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
@@ -30,11 +30,11 @@ class Authority:
         self._ca.cert_pem.write_to_path(self.certificate)
 
     def identity(self, name: str, *, not_after: datetime | None = None) -> Identity:
-        """A certificate for a host name or address, which is its common name too, until a time that may have passed."""
+        """Sign a certificate for a host name or address, also its common name; `not_after` may lie in the past."""
         signed = self._ca.issue_cert(name, common_name=name, not_after=not_after)
         made = Identity(self._directory / f"{name}.pem", self._directory / f"{name}.key")
         signed.cert_chain_pems[0].write_to_path(made.certificate)
-        # A JVM reads keys in PKCS 8 only.
+        # A JVM reads only keys in PKCS 8.
         key = load_pem_private_key(signed.private_key_pem.bytes(), password=None)
         made.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         return made

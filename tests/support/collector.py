@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An OpenTelemetry collector on this machine: takes spans by OTLP over gRPC and keeps them."""
+"""OpenTelemetry collector on this machine: receives spans by OTLP over gRPC and keeps them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _THREADS = 4
 
 @dataclass(frozen=True)
 class CollectedSpan:
-    """A span as it came over the wire."""
+    """Span as it came over the wire."""
 
     service: str
     name: str
@@ -35,7 +35,7 @@ class CollectedSpan:
 
 
 class Collector:
-    """Context manager; a test sees the traces that began after its own `turn_page`."""
+    """Context manager around a collector; a test sees the traces that began after its own `turn_page`."""
 
     def __init__(self) -> None:
         self._spans: list[CollectedSpan] = []
@@ -46,7 +46,7 @@ class Collector:
         self.endpoint = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
 
     def Export(self, request: messages.ExportTraceServiceRequest, _context: Any) -> Any:  # noqa: N802 - gRPC's name
-        """Keep what came."""
+        """Keep the spans of a request."""
         with self._changed:
             for resource in request.resource_spans:
                 name = _values(resource.resource.attributes)["service.name"]
@@ -56,14 +56,14 @@ class Collector:
         return messages.ExportTraceServiceResponse()
 
     def until(self, what: str, complete: Callable[[Sequence[CollectedSpan]], bool]) -> list[CollectedSpan]:
-        """The spans so far, once they are `complete`."""
+        """Wait until the spans are `complete`, and return all so far."""
         with self._changed:
             arrived = self._changed.wait_for(lambda: complete(self._spans), timeout=_WITHIN_SECONDS)
             assert arrived, f"{what} within {_WITHIN_SECONDS} s; there are {[span.name for span in self._spans]}"
             return list(self._spans)
 
     def turn_page(self) -> None:
-        """Forget all traces so far, and what is still to come of them."""
+        """Forget all traces so far, and ignore their later spans."""
         with self._changed:
             self._past |= {span.trace for span in self._spans}
             self._spans.clear()

@@ -21,7 +21,7 @@ from tests.support.waiting import until
 
 @dataclass(frozen=True)
 class Place:
-    """Name of a table that does not exist yet, and an empty directory: one side's own."""
+    """Name of a table that does not exist yet, and an empty directory; each side has its own."""
 
     table: str
     directory: Path
@@ -36,13 +36,13 @@ Run = Callable[[SparkSession, Place], object]
 
 @dataclass(frozen=True)
 class Command:
-    """A command that calls the functions `f` (twice a number) and `big` (whether it exceeds 2).
+    """Command that calls the functions `f` (twice a number) and `big` (whether it exceeds 2).
 
     Attributes:
         run: SQL, or a function that returns what the API returned.
         before: SQL that runs first, without a function.
         left: query over what the command leaves behind.
-        calls: whether a function runs when the command runs, and not later or never.
+        calls: whether the command itself runs a function, rather than something later or nothing.
         since: first Spark whose SQL has the command.
     """
 
@@ -63,7 +63,7 @@ class Outcome:
 
 
 def register_functions(spark: SparkSession) -> None:
-    """Make `f` and `big` known to a session."""
+    """Register `f` and `big` with a session."""
     spark.udf.register("f", F.udf(lambda number: None if number is None else number * 2, "bigint", useArrow=False))
     spark.udf.register("big", F.udf(lambda number: number is not None and number > 2, "boolean", useArrow=False))
 

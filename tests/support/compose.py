@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The services of deploy/compose/compose.yaml, as Compose reads them."""
+"""Services of deploy/compose/compose.yaml, as Compose reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VARIABLE = re.compile(r"\$\{\w+:-([^}]*)\}")
 
 
 def services() -> dict[str, dict[str, Any]]:
-    """The services by name; variables have the values that they have by default."""
+    """Return the services by name; variables have their default values."""
     text = _VARIABLE.sub(lambda found: found[1], FILE.read_text())
     assert "$" not in text
     return dict(yaml.safe_load(text)["services"])

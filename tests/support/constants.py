@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants of a service with a test's values, in every process of a service that the test starts as a program.
+"""Test values for the constants of a service, in all processes of a service that the test starts as a program.
 
-A test in one process with the code uses pytest's `monkeypatch` instead.
+A test that runs the code in its own process uses pytest's `monkeypatch` instead.
 """
 
 import os

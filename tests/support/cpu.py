@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU time of whole process trees, with what their ended children had used."""
+"""CPU time of whole process trees, ended children included."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import psutil
 
 
 def cpu_seconds(roots: Iterable[int]) -> float:
-    """User and system time of each root, its live descendants, and every descendant that was waited for.
+    """Return user and system time of each root, its live descendants, and every descendant that was waited for.
 
-    A root below another root is counted once.
+    A root below another root counts once.
     """
     processes = set[psutil.Process]()
     for pid in roots:
@@ -26,6 +26,6 @@ def _own_seconds(process: psutil.Process) -> float:
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
-        # It ended just now: its parent counts it from here on.
+        # The process has just ended; from now on its parent counts it.
         return 0.0
     return float(times.user + times.system + times.children_user + times.children_system)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small disks, which a test can fill."""
+"""Small disks that a test can fill."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def why_no_mount() -> str:
-    """Return why this machine mounts no small disk; an empty text if it does."""
+    """Return why this machine cannot mount a small disk; an empty text if it can."""
     return "" if os.getuid() == 0 else "a small disk is a mount, which needs root"
 
 
@@ -22,5 +22,5 @@ def small_disk(directory: Path, size: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # A process that has just ended may hold it for a moment more.
+        # A process that has just ended may keep the mount busy for a moment.
         subprocess.run(["umount", "--lazy", str(directory)], check=True)

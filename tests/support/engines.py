@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two SQL engines as a Flight server of functions sees them: what they send, and what they make of an answer.
+"""Flight clients that behave like two SQL engines: what they send, and how they read an answer.
 
 Neither engine runs here. The messages, headers, types and checks are those of RisingWave (crate `arrow-udf-runtime`)
 and Databend (its `UDFFlightClient`) as of 2026; both are written in Rust, on tonic and arrow-rs.
@@ -28,7 +28,7 @@ from tests.support.flight import (
     ipc_parts,
 )
 
-# Of the whole call, whatever an engine grants; only a hang reaches it.
+# Limit for a whole call, longer than any engine's own; only a hang reaches it.
 _CALL_TIMEOUT_SECONDS = 60
 _DATABEND_BATCH_ROWS = 65_536
 
@@ -39,14 +39,14 @@ class EngineError(Exception):
 
 @dataclass(frozen=True)
 class Signature:
-    """What `GetFlightInfo` says of a function."""
+    """Function's signature according to `GetFlightInfo`."""
 
     arguments: list[pa.Field]
     results: list[pa.Field]
 
 
 class _Engine:
-    """A channel, and Flight's calls with the headers of an engine."""
+    """Channel with Flight's calls and an engine's headers."""
 
     def __init__(self, address: str, headers: dict[str, str], user_agent: str, *, is_old: bool = False) -> None:
         limits = [] if is_old else MESSAGE_LIMIT
@@ -65,7 +65,7 @@ class _Engine:
         return call(_descriptor(name), metadata=self._metadata, timeout=_CALL_TIMEOUT_SECONDS)
 
     def exchanged(self, messages: Iterable[Any]) -> list[pa.RecordBatch]:
-        """The answer's batches; raises grpc.RpcError."""
+        """Return the answer's batches; raise grpc.RpcError."""
         call = self._channel.stream_stream(
             SERVICE + "DoExchange",
             request_serializer=lambda message: message.SerializeToString(),
@@ -76,29 +76,29 @@ class _Engine:
 
 
 class RisingWave(_Engine):
-    """Calls a function for one chunk of rows at a time; knows no credentials."""
+    """Client that calls a function for one chunk of rows at a time, without credentials."""
 
     def __init__(self, address: str, *, is_old: bool = False) -> None:
-        """`is_old`: it takes messages of 4 MiB, as gRPC does by itself."""
+        """Connect; an old version accepts messages up to gRPC's default of 4 MiB."""
         super().__init__(address, {}, "tonic/0.14.2", is_old=is_old)
         self.protocol_version = self._protocol_version()
 
     def create_function(self, name: str, arguments: Sequence[pa.DataType], returns: pa.DataType) -> None:
-        """As `CREATE FUNCTION ... AS name USING LINK ...` checks it; raises EngineError."""
+        """Check a function like `CREATE FUNCTION ... AS name USING LINK ...`; raise EngineError."""
         self._check(name, arguments, [returns])
 
     def create_table_function(self, name: str, arguments: Sequence[pa.DataType], returns: pa.DataType) -> None:
-        """As for `RETURNS TABLE (...)`: a struct where that has several columns."""
+        """Check a function with `RETURNS TABLE (...)`; several columns are a struct. Raise EngineError."""
         self._check(name, arguments, [pa.int32(), returns])
 
     def call(self, name: str, columns: Sequence[pa.Array], rows: int = 1, extensions: Sequence[str] = ()) -> pa.Array:
-        """The results of a chunk; raises EngineError.
+        """Return the results of a chunk; raise EngineError.
 
-        `rows` counts for a function without arguments; `extensions` are the names of types that Arrow does not have,
-        such as "arrowudf.decimal", for the first columns.
+        `rows` matters only for a function without arguments. `extensions` names the types of the first columns that
+        Arrow does not have, such as "arrowudf.decimal".
         """
         batches = self.exchanged(self.chunk(name, columns, rows, extensions))
-        # The crate joins the batches, and the engine takes the first column.
+        # The crate concatenates the batches, and the engine reads the first column.
         answer = pa.Table.from_batches(batches).combine_chunks()
         expected = len(columns[0]) if columns else rows
         if answer.num_rows != expected:
@@ -110,7 +110,7 @@ class RisingWave(_Engine):
     def call_table(
         self, name: str, columns: Sequence[pa.Array], extensions: Sequence[str] = ()
     ) -> list[tuple[int, Any]]:
-        """Pairs of the number of a row of the chunk and a result; `extensions` as of `call`. Raises EngineError."""
+        """Return pairs of a row number of the chunk and a result; `extensions` as in `call`. Raise EngineError."""
         found: list[tuple[int, Any]] = []
         for batch in self.exchanged(self.chunk(name, columns, extensions=extensions)):
             if batch.num_columns != 2 or batch.schema.field(0).type != pa.int32():
@@ -130,7 +130,7 @@ class RisingWave(_Engine):
         try:
             return int(next(call).body[0])
         except grpc.RpcError:
-            # To the crate any error means a server of before it had versions.
+            # The crate takes any error for a server from before versions existed.
             return 1
 
     def _check(self, name: str, arguments: Sequence[pa.DataType], returns: Sequence[pa.DataType]) -> None:
@@ -146,8 +146,8 @@ class RisingWave(_Engine):
 
     @staticmethod
     def chunk(name: str, columns: Sequence[pa.Array], rows: int = 1, extensions: Sequence[str] = ()) -> Iterator[Any]:
-        """The messages of a call, whose arguments are as of `call`."""
-        # Fields without a name, and the descriptor with each message.
+        """Yield the messages of a call; the arguments are those of `call`."""
+        # The fields have no names, and each message has the descriptor.
         fields = [pa.field("", column.type, nullable=True) for column in columns]
         for number, extension in enumerate(extensions):
             fields[number] = fields[number].with_metadata({"ARROW:extension:name": extension})
@@ -157,38 +157,38 @@ class RisingWave(_Engine):
 
 
 class Databend(_Engine):
-    """Calls a function for a block of rows; a table function for one row of constants."""
+    """Client that calls a function for a block of rows, and a table function for one row of constants."""
 
     def __init__(self, address: str, *, tenant: str = "default", headers: dict[str, str] | None = None) -> None:
-        """`headers` are those of `CREATE FUNCTION ... HEADERS = (...)`."""
+        """Connect; `headers` are those of `CREATE FUNCTION ... HEADERS = (...)`."""
         own = {"x-databend-tenant": tenant, "x-databend-query-id": "8a1b5f30-0001-4d5c-9c8e-000000000001"}
         super().__init__(address, {**own, **(headers or {})}, "databend-query/1.2.900")
 
     def create_function(self, name: str, arguments: Sequence[pa.Field], returns: pa.Field) -> None:
-        """As `CREATE FUNCTION ... HANDLER = name ADDRESS = ...` checks it; raises EngineError."""
+        """Check a function like `CREATE FUNCTION ... HANDLER = name ADDRESS = ...`; raise EngineError."""
         *inputs, output = list(_schema(self.flight_info(name)))
         declared, remote = [list(map(_databend_type, fields)) for fields in (arguments, inputs)]
-        # The engine compares as many as both have.
+        # The engine ignores surplus types on either side.
         if any(one != other for one, other in zip(remote, declared, strict=False)):
             raise EngineError(f"UDF arg types mismatch, remote arg types: {remote}, defined arg types: {declared}")
         if _databend_type(output) != _databend_type(returns):
             raise EngineError(f"UDF return type mismatch: {_databend_type(output)}, {_databend_type(returns)}")
 
     def call(self, name: str, columns: Sequence[pa.Array], fields: Sequence[pa.Field], returns: pa.Field) -> pa.Array:
-        """The results of a block; the fields are those of CREATE FUNCTION. Raises EngineError."""
+        """Return the results of a block; the fields are those of CREATE FUNCTION. Raise EngineError."""
         answer = self._answer(name, columns, fields)
         expected = len(columns[0]) if columns else 1
         if answer.num_rows != expected:
             raise EngineError(f"UDF server should return {expected} rows, but it returned {answer.num_rows} rows")
         if _databend_type(answer.schema.field(0)) != _databend_type(returns):
             raise EngineError(f"UDF server return incorrect type: {answer.schema.field(0)}")
-        # What it checks is the first column, and what it takes the last.
+        # The engine checks the first column, but reads the last one.
         return answer.columns[-1].chunk(0)
 
     def call_table(
         self, name: str, constants: Sequence[pa.Array], fields: Sequence[pa.Field], returns: Sequence[pa.Field]
     ) -> list[dict[str, Any]]:
-        """The rows for one row of constants; raises EngineError."""
+        """Return the rows for one row of constants; raise EngineError."""
         answer = self._answer(name, constants, fields)
         if [_databend_type(field) for field in answer.schema] != [_databend_type(field) for field in returns]:
             raise EngineError(f"UDF server return incorrect type: {answer.schema}")
@@ -217,7 +217,7 @@ class Databend(_Engine):
 
 @contextmanager
 def risingwave(address: str, *, is_old: bool = False) -> Iterator[RisingWave]:
-    """A connection of RisingWave's, or of an old version's, which takes messages of 4 MiB."""
+    """Connect as RisingWave; an old version accepts messages up to 4 MiB."""
     engine = RisingWave(address, is_old=is_old)
     yield engine
     engine.close()
@@ -225,7 +225,7 @@ def risingwave(address: str, *, is_old: bool = False) -> Iterator[RisingWave]:
 
 @contextmanager
 def databend(address: str, *, tenant: str = "default", headers: dict[str, str] | None = None) -> Iterator[Databend]:
-    """A connection of Databend's."""
+    """Connect as Databend."""
     engine = Databend(address, tenant=tenant, headers=headers)
     yield engine
     engine.close()
@@ -246,7 +246,7 @@ def _batch(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.Reco
 
 
 def _same_datatype(one: pa.DataType, other: pa.DataType) -> bool:
-    """arrow-rs' `equals_datatype`: names within a type do not count, whether its parts may be null does."""
+    """Compare like arrow-rs' `equals_datatype`, which ignores names within a type but not nullability."""
     parts = [[kind.field(index) for index in range(kind.num_fields)] for kind in (one, other)]
     if not parts[0] or one.id != other.id:
         return bool(one == other)
@@ -257,7 +257,7 @@ def _same_datatype(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _databend_type(field: pa.Field) -> str:
-    """What Databend reads an Arrow field as; whether it may be null is part of its type."""
+    """Return Databend's name for the type of an Arrow field, nullability included."""
     name = _databend_name(field.type)
     return f"Nullable({name})" if field.nullable else name
 
@@ -280,7 +280,7 @@ def _databend_name(kind: pa.DataType) -> str:
 
 
 def _databend_wire(kind: pa.DataType) -> pa.DataType:
-    """What Databend sends a value of this type as."""
+    """Return the type in which Databend sends values of this type."""
     types = pa.types
     if types.is_string(kind):
         return pa.string_view()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of docs/examples: what they are called with, what their authors' code returns, and how they fail."""
+"""Functions of docs/examples: their arguments, the results of their authors' code, and their failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from updraft.functions import Function, Kind
 from updraft.functions.hints import Form
 
 _WITHOUT_TORCH = {"digits_torch"}
-"""Tests have no torch: flight-server/tests/pool_on_gpu calls these on a machine that has."""
+"""Modules to skip because tests have no torch; flight-server/tests/pool_on_gpu calls them on a machine with it."""
 _TEXTS = pa.array(["a rose is a rose", "", "so it goes"])
 
 AnyFunction: TypeAlias = Function[Any, Any]
@@ -32,7 +32,7 @@ Columns: TypeAlias = Sequence[pa.Array]
 
 
 def _files() -> list[Path]:
-    """Of all modules that define functions, wherever they lie."""
+    """Return the files of all modules that define functions."""
     files = (REPOSITORY / "docs/examples").rglob("*.py")
     defining = (file for file in files if "from updraft import function" in file.read_text().splitlines())
     return sorted(file for file in defining if file.stem not in _WITHOUT_TORCH)
@@ -56,13 +56,13 @@ FUNCTIONS = _functions()
 
 
 def of_kind(kind: Kind) -> list[str]:
-    """Names of the functions of a kind."""
+    """Return the names of the functions of a kind."""
     return [name for name, function in FUNCTIONS.items() if function.kind is kind]
 
 
 @contextmanager
 def examples_pool() -> Iterator[LocalPool]:
-    """A pool with these functions, and with `failing_functions`."""
+    """Run a pool with these functions and with `failing_functions`."""
     path = os.pathsep.join([*_PLACES, str(REPOSITORY)])
     modules = [part for module in (*_MODULES, failing_functions.__name__) for part in ("--functions", module)]
     with mock.patch.dict(os.environ, PYTHONPATH=path), LocalPool(session_functions="off", arguments=modules) as pool:
@@ -76,7 +76,7 @@ def _pictures() -> pa.Array:
 
 
 def columns_of(name: str) -> Columns:
-    """What the function is called with."""
+    """Return the arguments for a function."""
     return {
         "discount": lambda: [pa.array([100.0, 20.0, 0.1]), pa.array([10.0, 50.0, 3.0])],
         "text.slug": lambda: [pa.array(["Caps, Hats & Scarves", None, ""])],
@@ -93,7 +93,7 @@ def columns_of(name: str) -> Columns:
 
 @functools.cache
 def author(name: str) -> list[Any]:
-    """What the author's code returns to whoever calls it; of an aggregate, for all rows as one group."""
+    """Return the results of the author's code when called directly; an aggregate takes all rows as one group."""
     function, columns = FUNCTIONS[name], columns_of(name)
     call = function() if function.is_class else function
     if function.kind is Kind.AGGREGATE:
@@ -109,14 +109,14 @@ def author(name: str) -> list[Any]:
 
 
 def author_rows(name: str) -> list[tuple[int, dict[str, Any]]]:
-    """The rows of a table function, each with the number of the row that it comes from."""
+    """Return the rows of a table function, each with the number of its input row."""
     (column,) = columns_of(name)
     given = enumerate(column.to_pylist())
     return [(number, result._asdict()) for number, text in given for result in FUNCTIONS[name](text)]
 
 
 class Failure(NamedTuple):
-    """A call that fails, and what everybody who makes it hears."""
+    """Call that fails, and the error that every client gets."""
 
     name: str
     columns: Columns
@@ -125,7 +125,7 @@ class Failure(NamedTuple):
 
     @property
     def function(self) -> AnyFunction:
-        """What is called, of the examples or of `failing_functions`."""
+        """Function to call, from the examples or from `failing_functions`."""
         return {**FUNCTIONS, **_by_name(failing_functions)}[self.name]
 
 
@@ -141,7 +141,7 @@ FAILURES = {
     "a column too many": Failure("initials", [pa.array(["a"])] * 2, ProtocolError, "takes 1 column"),
 }
 
-# In the last row.
+# The last row fails.
 TABLE_FAILURES = {
     "a table function raises": Failure("quotients", [pa.array([3, 1])], UserError, "ZeroDivisionError"),
     "a table function's null": Failure("words", [pa.array(["so it goes", None])], ProtocolError, "'text'"),

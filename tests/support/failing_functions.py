@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table function and an aggregate that raise: no function of docs/examples of these kinds does."""
+"""Table function and aggregate that raise: no function of these kinds in docs/examples does."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,14 +13,14 @@ class Quotient(NamedTuple):
 
 @function.table
 def quotients(number: int) -> Iterator[Quotient]:
-    """One over the number, and over the one below it."""
+    """Yield one divided by the number, and by the number below it."""
     yield Quotient(1 / number)
     yield Quotient(1 / (number - 1))
 
 
 @function.aggregate(name="sum_of_quotients")
 class SumOfQuotients:
-    """Of one over each number."""
+    """Sum of one divided by each number."""
 
     def start(self) -> float:
         return 0.0

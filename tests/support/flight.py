@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Flight client of bare gRPC messages, which can also send what no decent client would.
+"""Flight client of bare gRPC messages, which can also send malformed ones.
 
-It shares no code with either side of Updraft but the generated messages of the contract. Flight's own few messages are
-described here, because pyarrow does not export theirs.
+It shares no code with either side of Updraft except the generated messages of the contract. It defines Flight's own few
+messages itself, because pyarrow does not export them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MESSAGE_LIMIT = [("grpc.max_receive_message_length", -1), ("grpc.max_send_messag
 
 
 def _flight_messages() -> dict[str, Any]:
-    """The messages of Flight that are used here, as Arrow's Flight.proto numbers their fields."""
+    """Return the messages of Flight that are used here, with the field numbers of Arrow's Flight.proto."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="tests/flight.proto", package="tests.flight", syntax="proto3")
 
@@ -76,7 +76,7 @@ PATH, CMD = 1, 2
 
 @dataclass
 class Reply:
-    """What came back from an exchange, in order, and how it ended."""
+    """Messages of an exchange's reply, in order, and its status."""
 
     messages: list[Any] = field(default_factory=list)
     code: grpc.StatusCode = grpc.StatusCode.OK
@@ -84,18 +84,18 @@ class Reply:
 
     @property
     def metadata(self) -> list[exchange_pb2.ReplyMetadata]:
-        """The app_metadata of every message."""
+        """Metadata (app_metadata) of every message."""
         return [exchange_pb2.ReplyMetadata.FromString(message.app_metadata) for message in self.messages]
 
     @property
     def error(self) -> exchange_pb2.Error:
-        """The error of the last message; an AssertionError when there is none."""
+        """Error in the last message; raises AssertionError if there is none."""
         assert self.metadata, f"no message before {self.code}: {self.details}"
         assert self.metadata[-1].WhichOneof("event") == "error", self.metadata[-1]
         return self.metadata[-1].error
 
     def batches(self) -> list[pa.RecordBatch]:
-        """The record batches, read by the schema that came first."""
+        """Return the record batches, read with the schema that came first."""
         parts = [encapsulated(m.data_header, m.data_body) for m in self.messages if m.data_header]
         if not parts:
             return []
@@ -103,7 +103,7 @@ class Reply:
 
 
 def ipc_parts(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[tuple[bytes, bytes]]:
-    """(data_header, data_body) of the schema and of each batch."""
+    """Return (data_header, data_body) of the schema and of each batch."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
@@ -113,7 +113,7 @@ def ipc_parts(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[tupl
 
 
 def session_command(**changes: Any) -> exchange_pb2.ExchangeCommand:
-    """A command for a session function of this very Python and pyspark; its payload is never reached by the tests."""
+    """Return a command for a session function of this Python and pyspark; tests never reach its payload."""
     session = exchange_pb2.SessionFunction(
         python_version=".".join(platform.python_version_tuple()[:2]),
         spark_version=pyspark.__version__,
@@ -131,7 +131,7 @@ def session_command(**changes: Any) -> exchange_pb2.ExchangeCommand:
 
 
 def echo_command(*, name: str = "echo", protocol_version: int = PROTOCOL_VERSION) -> exchange_pb2.ExchangeCommand:
-    """A command for a registered function."""
+    """Return a command for a registered function."""
     function = exchange_pb2.RegisteredFunction(name=name)
     return exchange_pb2.ExchangeCommand(protocol_version=protocol_version, registered=function, task=_task())
 
@@ -143,20 +143,20 @@ def _task() -> exchange_pb2.TaskIdentity:
 
 
 def first_message(command: exchange_pb2.ExchangeCommand | write_pb2.WriteCommand, schema_header: bytes) -> Any:
-    """The first message of an exchange."""
+    """Return the first message of an exchange."""
     return FlightData(
         flight_descriptor=FlightDescriptor(type=CMD, cmd=command.SerializeToString()), data_header=schema_header
     )
 
 
 def numbered(header: bytes, body: bytes, sequence: int) -> Any:
-    """A request batch with its number."""
+    """Return a request batch with its number."""
     metadata = exchange_pb2.RequestMetadata(sequence=sequence).SerializeToString()
     return FlightData(data_header=header, data_body=body, app_metadata=metadata)
 
 
 def finishing(batches: int, rows: int) -> Any:
-    """The last request message."""
+    """Return the last request message."""
     finish = exchange_pb2.Finish(batches=batches, rows=rows)
     return FlightData(app_metadata=exchange_pb2.RequestMetadata(finish=finish).SerializeToString())
 
@@ -164,7 +164,7 @@ def finishing(batches: int, rows: int) -> Any:
 def whole_request(
     command: exchange_pb2.ExchangeCommand, schema: pa.Schema, batches: Sequence[pa.RecordBatch]
 ) -> list[Any]:
-    """A well-formed request."""
+    """Return the messages of a well-formed request."""
     schema_part, *parts = ipc_parts(schema, batches)
     return [
         first_message(command, schema_part[0]),
@@ -174,7 +174,7 @@ def whole_request(
 
 
 def exchange(address: str, requests: Iterable[Any], *, timeout_seconds: float = _CALL_TIMEOUT_SECONDS) -> Reply:
-    """Send the messages, half-close, and collect whatever comes back until the status."""
+    """Send the messages, half-close, and collect the reply up to the status."""
     reply = Reply()
     with grpc.insecure_channel(address, options=MESSAGE_LIMIT) as channel:
         call = channel.stream_stream(
@@ -188,12 +188,12 @@ def exchange(address: str, requests: Iterable[Any], *, timeout_seconds: float = 
 
 
 def pool_status(address: str) -> control_pb2.PoolStatus:
-    """The answer of the action updraft.pool_status."""
+    """Return the answer of the action updraft.pool_status."""
     return control_pb2.PoolStatus.FromString(action(address, "updraft.pool_status"))
 
 
 def action(address: str, kind: str) -> bytes:
-    """The body of the one result of an action."""
+    """Return the body of an action's only result."""
     with grpc.insecure_channel(address) as channel:
         call: Iterator[Any] = channel.unary_stream(
             SERVICE + "DoAction",
@@ -204,7 +204,7 @@ def action(address: str, kind: str) -> bytes:
 
 
 def _serialized(message: Any) -> bytes:
-    """Messages as protobuf; bytes as they are, for those who send garbage."""
+    """Serialize a message as protobuf; pass bytes through, for tests that send garbage."""
     return message if isinstance(message, bytes) else bytes(message.SerializeToString())
 
 

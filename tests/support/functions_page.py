@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/functions.md: its steps, and the module that it writes, as a wheel that is unpacked into a directory."""
+"""Steps of docs/functions.md, and its module as a wheel that is unpacked into a directory."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ _SECONDS = 120
 
 
 def step(start: str) -> Step:
-    """The one that begins so."""
+    """Return the only step whose text begins with `start`."""
     (found,) = (each for each in STEPS if each.text.startswith(start))
     return found
 
 
 def edit(module: Path, done: Step) -> None:
-    """Put what the page says at the end of a file, where Python's style has two empty lines before it."""
+    """Append the step's code to its file, after the two blank lines that Python's style asks for."""
     with (module / done.file).open("a") as file:
         file.write(f"\n\n{done.text}")
 
 
 def build_wheel(module: Path) -> None:
-    """What the page does with `pip wheel`, which the environment of the tests does not have."""
+    """Build the wheel; the page uses `pip wheel`, which the tests' environment does not have."""
     ran = uv("build", "--wheel", "--out-dir", ".", cwd=module)
     assert ran.returncode == 0, ran.stderr
 
 
 def unpack_wheel(module: Path, *, into: str | Path) -> None:
-    """What the page does with `pip install --target`."""
+    """Install the wheel into a directory; the page uses `pip install --target`."""
     ran = uv("pip", "install", "--no-deps", "--python", PYTHON, "--target", into, _WHEEL, cwd=module)
     assert ran.returncode == 0, ran.stderr
 
 
 def unpacked_wheel(directory: Path, *, into: Path) -> Path:
-    """The module's directory in `directory`, once all that the page writes is in it and its wheel is unpacked."""
+    """Make the module in `directory` with all edits of the page, unpack its wheel, and return the module's folder."""
     command = [str(PYTHON.with_name("updraft")), *step("updraft new").text.split()[1:]]
     subprocess.run(command, cwd=directory, env=dict(os.environ), check=True, timeout=_SECONDS)
     module = directory / "my_functions"

@@ -30,7 +30,7 @@ def run_java(class_path: str, source: Path, *arguments: str, text: str = "", opt
 
 
 def java_command(class_path: str, source: Path, *arguments: str) -> list[str]:
-    """Return the command that starts the program; Arrow may reach its memory."""
+    """Return the command that starts the program; it lets Arrow access the JVM's memory internals."""
     opened = "--add-opens=java.base/java.nio=ALL-UNNAMED"
     classes = f"{_compiled(class_path, source)}:{class_path}"
     return ["java", *SHORT_LIVED_JVM.split(), opened, "-Xmx256m", "-cp", classes, source.stem, *arguments]
@@ -49,7 +49,7 @@ def _compiled(class_path: str, source: Path) -> Path:
 
 
 def java_home() -> Path:
-    """Where the Java on PATH is installed, as it says itself."""
+    """Return the home of the Java on PATH, as Java reports it."""
     command = ["java", "-XshowSettings:properties", "-version"]
     said = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True).stderr
     found = re.search(r"^ *java\.home = (.*)$", said, re.MULTILINE)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java names that Python has looked up are kept.
+"""Cache for the Java names that Python has looked up.
 
 py4j asks the JVM for every part of a name such as `jvm.org.apache.spark.X` each time that it is used, and for all parts
-but the last the JVM searches each of Spark's 300 jars in vain. In a suite of short queries that is two fifths of the
-JVM's work, none of it of what the suite compares: it is done by the driver's Python, before a query runs.
+but the last the JVM searches each of Spark's 300 jars in vain. In a suite of short queries, these lookups are two
+fifths of the JVM's work. They do not affect the comparisons: the driver's Python makes them before a query runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from py4j.java_gateway import JavaClass, JavaPackage, JVMView
 
 
 def keep_java_names() -> None:
-    """Ask the JVM once for each name of each view; from now on, in this process."""
+    """Ask the JVM only once for each name of each view, in this process from now on."""
     for owner in (JVMView, JavaPackage):
         owner.__getattr__ = _keeping(owner.__getattr__)
 
@@ -23,7 +23,7 @@ def _keeping(look_up: Any) -> Any:
     def keep(self: Any, name: str) -> Any:
         found = look_up(self, name)
         if isinstance(found, JavaClass | JavaPackage):
-            # Where Python looks before it asks for `__getattr__`.
+            # Python looks here before it calls `__getattr__`.
             self.__dict__[name] = found
         return found
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills workers of a pool in a steady rhythm, while something else checks that nobody notices."""
+"""Thread that kills workers of a pool periodically, while a test checks that results stay the same."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import psutil
 
 
 class Killer:
-    """Context manager: a thread that sends SIGKILL to one of `victims()` every `every_seconds`."""
+    """Context manager with a thread that sends SIGKILL to one of `victims()` every `every_seconds`."""
 
     def __init__(self, victims: Callable[[], Sequence[psutil.Process]], *, every_seconds: float, seed: int = 0):
         self._victims = victims
         self._every_seconds = every_seconds
-        # Seeded, so that a failing run can be had again.
+        # Seeded, so that a failing run can be repeated.
         self._random = random.Random(seed)
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="killer", daemon=True)

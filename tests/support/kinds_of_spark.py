@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets tests be written for the newest PySpark: what an older one lacks skips the test that uses it."""
+"""Stand-ins for the API that an older PySpark lacks: a test that uses one is skipped."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _SQL_SINCE_4_0 = re.compile(r"=>|PARTITION BY|SINGLE PARTITION")
 
 
 def needs_spark_for(query: str) -> None:
-    """Skip the test if the query calls a table function as this Spark's SQL does not."""
+    """Skip the test if the query uses syntax for table functions that this Spark's SQL does not have."""
     if found := _SQL_SINCE_4_0.search(query):
         needs_spark((4, 0), f"{found[0]} in calls of Python functions")
 
 
 class _Later:
-    """A kind of function that came later, what would make one, and what would be made."""
+    """Stand-in for a function kind that this Spark lacks, for its decorator, and for the function."""
 
     def __init__(self, since: tuple[int, int], what: str) -> None:
         self._since = since
@@ -58,7 +58,7 @@ def _unless_later(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _skipping(version: tuple[int, int], what: str) -> Callable[..., Any]:
-    """A method that skips the test that calls it."""
+    """Return a method that skips the test that calls it."""
 
     def skip(*_arguments: Any, **_options: Any) -> None:
         needs_spark(version, what)
@@ -67,7 +67,7 @@ def _skipping(version: tuple[int, int], what: str) -> Callable[..., Any]:
 
 
 def _without_named_arguments(wrapped: Callable[..., Any]) -> Callable[..., Any]:
-    """Make functions whose calls with named arguments skip the test."""
+    """Make calls with named arguments skip the test."""
 
     @functools.wraps(wrapped)
     def make(self: Any) -> Any:
@@ -91,7 +91,7 @@ def _to_arrow(frame: DataFrame) -> pa.Table:
 
 
 def _also_of_sessions(in_child_threads: Callable[..., Any]) -> Callable[..., Any]:
-    """Since 4.0, the decorator is called with a session, too."""
+    """Accept a session too, as the decorator does since 4.0."""
 
     @functools.wraps(in_child_threads)
     def decorate(target: Any) -> Any:
@@ -101,7 +101,7 @@ def _also_of_sessions(in_child_threads: Callable[..., Any]) -> Callable[..., Any
 
 
 def supply_what_is_missing() -> None:
-    """Put stand-ins into `pyspark.sql`; before any test module is imported."""
+    """Put stand-ins into `pyspark.sql`; call this before any test module is imported."""
     if SPARK_VERSION < (4, 0):
         missing: list[tuple[type, str]] = [(DataFrame, "lateralJoin"), (DataFrame, "asTable"), (Column, "outer")]
         missing += [(GroupedData, "applyInArrow"), (PandasCogroupedOps, "applyInArrow")]
@@ -111,7 +111,7 @@ def supply_what_is_missing() -> None:
         DataFrame.toArrow = _to_arrow
         for name in ("AnalyzeArgument", "AnalyzeResult", "PartitioningColumn", "SkipRestOfInputTableException"):
             setattr(F, name, type(name, (Exception,), {}))
-        # Captured errors of Java have a getErrorClass of their own.
+        # Captured errors of Java override getErrorClass.
         PySparkException.getCondition = lambda error: error.getErrorClass()
         UserDefinedFunction._wrapped = _without_named_arguments(UserDefinedFunction._wrapped)
     if SPARK_VERSION < (4, 1):

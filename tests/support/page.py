@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page of docs as its reader follows it: commands, cells of Python, edits of files, and what each of them shows.
+"""Page of docs as its reader follows it: commands, cells of Python, edits of files, and the output of each.
 
-Blocks of `console` have commands behind `$`, each with what it prints. Blocks of `python` are the cells of one session;
-a block of `text` behind one is what it prints, or how it fails. `python >> FILE` belongs to the end of a file, and
-`text serve` is what `updraft serve` prints meanwhile. `...` stands for what the page leaves out, on a line of its own
-or behind a space.
+Blocks of `console` have commands after `$`, each with its output. Blocks of `python` are the cells of one session; a
+block of `text` after one is its output or its error. `python >> FILE` is appended to a file, and `text serve` is what
+`updraft serve` prints meanwhile. `...` stands for omitted output, on a line of its own or after a space.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _LEFT_OUT = re.compile(r"^\.\.\.$|(?<= )\.\.\.", re.MULTILINE)
 
 
 class Kind(Enum):
-    """What a reader does."""
+    """Kind of step."""
 
     COMMAND = auto()
     CELL = auto()
@@ -30,7 +29,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that a reader does, and what the page shows of it."""
+    """One action of the reader, and the output that the page shows for it."""
 
     kind: Kind
     text: str
@@ -39,7 +38,7 @@ class Step:
 
 
 def steps(page: Path) -> list[Step]:
-    """In the order in which a reader does them."""
+    """Return the steps in the reader's order."""
     blocks = _BLOCK.findall(page.read_text())
     found: list[Step] = []
     for language, information, text in blocks:
@@ -62,19 +61,19 @@ def steps(page: Path) -> list[Step]:
 
 
 def block(page: Path, language: str, word: str = "") -> str:
-    """The block of this language that has the word."""
+    """Return the only block in this language that contains the word."""
     (found,) = (text for found, _, text in _BLOCK.findall(page.read_text()) if found == language and word in text)
     return str(found)
 
 
 def shows(shown: str, printed: str) -> bool:
-    """Whether a program printed what the page shows."""
+    """Return whether a program printed what the page shows."""
     pattern = ".*?".join(map(re.escape, _LEFT_OUT.split(_comparable(shown))))
     return re.fullmatch(pattern, _comparable(printed), re.DOTALL) is not None
 
 
 def _comparable(text: str) -> str:
-    """Without what differs from run to run: the time that tests took, and spaces at the ends of lines."""
+    """Drop what differs from run to run: the duration of tests, and spaces at the ends of lines."""
     lines = (line.rstrip() for line in re.sub(r"\b\d+\.\d+s\b", "0.42s", text).strip("\n").splitlines())
     return "\n".join(lines)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where things lie: the repository, its build folder, the connector's jar, this environment's programs."""
+"""Paths: the repository, its build folder, the connector's jar, this environment's programs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from updraft.spark.jars import JARS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build"
-# Of registered functions, as the guides deploy them.
+# Registered functions, as the guides deploy them.
 EXAMPLES = REPOSITORY / "docs/examples/functions"
 VERSION: str = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
-"""Of Updraft, as jars, charts and images carry it."""
-# The pool and Spark's own workers must be the Python that runs the tests: one environment has one pyspark.
+"""Updraft's version, as jars, charts and images carry it."""
+# The pool and Spark's own workers run the same Python as the tests, because an environment has only one pyspark.
 PYTHON = Path(sys.executable)
 _JAR_VARIABLE = "UPDRAFT_CONNECTOR_JAR"
 SERVER = PYTHON.with_name("updraft-server")
@@ -25,13 +25,13 @@ WRITER = PYTHON.with_name("updraft-writer")
 
 
 def use_connector_jar(jar: Path | None) -> None:
-    """Use another jar in this process and in those that it starts."""
+    """Use another jar in this process and in its child processes."""
     if jar is not None:
         os.environ[_JAR_VARIABLE] = str(jar.resolve())
 
 
 def connector_jar() -> Path:
-    """Path of the connector built for this pyspark; FileNotFoundError says how to build it."""
+    """Return the connector built for this pyspark; the FileNotFoundError says how to build it."""
     spark = ".".join(version("pyspark").split(".")[:2])
     jar = Path(os.environ.get(_JAR_VARIABLE) or _built_jar(spark))
     if not jar.exists():
@@ -40,5 +40,5 @@ def connector_jar() -> Path:
 
 
 def _built_jar(spark: str) -> Path:
-    # The first jar of a Spark is for the Scala of PySpark from PyPI.
+    # The first jar of a Spark has the Scala version of PySpark from PyPI.
     return REPOSITORY / f"spark-connector/bundle/target/updraft-spark-{JARS[spark][0]}-{VERSION}.jar"

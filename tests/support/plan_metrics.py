@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SQL metrics of an operator in an executed plan."""
+"""SQL metrics of an operator in an executed plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.spark import executed_plan
 
 
 def metrics_of(frame: DataFrame, operator: str) -> dict[str, int]:
-    """The metrics of the first operator with this name in an executed plan."""
+    """Return the metrics of the first operator with this name in an executed plan."""
     node = frame._jdf.queryExecution().executedPlan()
     pending = [node]
     while pending:

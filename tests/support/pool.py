@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool on this machine: `updraft-server serve`.
+"""Pool on this machine: `updraft-server serve`.
 
 `process.py` (psutil) counts and kills its members; `spark.py` points Spark at it.
 """
@@ -18,12 +18,12 @@ from tests.support.constants import NOTHING
 from tests.support.paths import SERVER
 from tests.support.service import LocalService
 
-# Beneath it lies every tmp_path of this user's tests.
+# Parent of every tmp_path of this user's tests.
 NOTES = Path(tempfile.gettempdir()) / f"pytest-of-{getpass.getuser()}"
 
 
 class LocalPool(LocalService):
-    """A pool and the processes that it is made of."""
+    """Pool and its processes."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class LocalPool(LocalService):
         constants: Mapping[str, object] = NOTHING,
         server: Path = SERVER,
     ):
-        """Its functions can write files beneath `notes`, beside their scratch directories.
+        """Prepare a pool whose functions can write files below `notes`, besides their scratch directories.
 
-        `constants` have a test's values in its processes (`tests.support.constants`).
-        `server` is the program of the checkout whose code it runs.
+        `constants` are test values for constants in its processes (`tests.support.constants`).
+        `server` is the program of the checkout whose code runs.
         """
         super().__init__(
             "pool",
@@ -60,24 +60,24 @@ class LocalPool(LocalService):
         return f"grpc+unix://{self.unix_socket}"
 
     def load_again(self) -> None:
-        """Have it load its functions again; it has to be ready, since a program that starts ends with SIGUSR2."""
+        """Make the pool reload its functions. It has to be ready, because SIGUSR2 ends a program that is starting."""
         assert self._process is not None
         self._process.send_signal(signal.SIGUSR2)
 
     def front(self) -> psutil.Process | None:
-        """The process that holds the listeners; None while it is being replaced."""
+        """Return the process that holds the listeners; None while it is being replaced."""
         return next(iter(self._running("updraft_server.front.process")), None)
 
     def zygote(self) -> psutil.Process | None:
-        """The process that forks workers; None while it is being replaced."""
+        """Return the process that forks workers; None while it is being replaced."""
         return next(iter(self._named("updraft-zygote")), None)
 
     def workers(self) -> list[psutil.Process]:
-        """The workers, busy or idle."""
+        """Return the workers, busy or idle."""
         return self._named("updraft-worker")
 
     def models(self) -> list[psutil.Process]:
-        """The processes of batched functions."""
+        """Return the processes of batched functions."""
         return self._named("updraft-model")
 
     def _named(self, name: str) -> list[psutil.Process]:
@@ -88,7 +88,7 @@ class LocalPool(LocalService):
 
 
 def _command_line(process: psutil.Process) -> list[str]:
-    """Empty for a process that is gone or a zombie."""
+    """Return the command line; empty for a process that has ended or that may not be read."""
     try:
         return process.cmdline()
     except (psutil.NoSuchProcess, psutil.AccessDenied):
@@ -96,7 +96,7 @@ def _command_line(process: psutil.Process) -> list[str]:
 
 
 def _name(process: psutil.Process) -> str:
-    """Empty for a process that is gone or a zombie."""
+    """Return the name; empty for a process that has ended or is a zombie."""
     try:
         return process.name() if process.status() != psutil.STATUS_ZOMBIE else ""
     except psutil.NoSuchProcess:

@@ -11,10 +11,10 @@ _NOT_GIVEN_BY_CHANCE = range(10_000, 31_000)
 
 
 def free_ports() -> Iterator[int]:
-    """Ports at which nothing listens, each once.
+    """Yield unused ports, each once.
 
-    They lie below those that the kernel gives to connections and to whoever binds port 0: nobody takes one by chance
-    before the service does, or while it starts again.
+    They lie below the range from which the kernel picks ports for connections and for port 0. So no other process takes
+    one by chance before the service starts or while it restarts.
     """
     return filter(_is_free, random.sample(_NOT_GIVEN_BY_CHANCE, len(_NOT_GIVEN_BY_CHANCE)))
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service of Updraft on this machine, as a subprocess that always ends with its owner.
+"""Updraft service on this machine, as a subprocess that always ends with its owner.
 
-`pool.py` and `writer.py` say which one.
+`pool.py` and `writer.py` define the two services.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.constants import NOTHING, with_constants
 from tests.support.waiting import until
 from tests.support.web import fetched
 
-# Before a command: Linux sends it SIGTERM once the thread that started it is no more, whatever ended that.
+# Prefix of a command: Linux sends it SIGTERM when the thread that started it ends, for whatever reason.
 WITH_ITS_OWNER = ("setpriv", "--pdeathsig", "TERM", "--") if shutil.which("setpriv") else ()
 _START_TIMEOUT_SECONDS = 120
 _STOP_TIMEOUT_SECONDS = 60
@@ -55,9 +55,10 @@ class LocalService:
         self._ready: dict[str, Any] = {}
 
     def start(self) -> Self:
-        """Return when the service says that it is ready; RuntimeError with its log when it ends before that."""
+        """Start the service and wait until it is ready; raise RuntimeError with its log if it ends before that."""
         self._log = self.log_file.open("wb")
-        # A session of its own: Ctrl-C in a terminal reaches the owner alone, and the owner ends the service in order.
+        # In a session of its own: Ctrl-C in a terminal reaches only the owner, which then shuts the service down in
+        # order.
         self._process = subprocess.Popen(
             self._command,
             stdout=self._log,
@@ -74,12 +75,12 @@ class LocalService:
         return self
 
     def start_again(self) -> Self:
-        """Once the service has ended, however it did, start it anew with the same settings and a fresh log."""
+        """Wait until the service has ended, and restart it with the same settings and a fresh log."""
         assert self._process is not None
         self._process.wait(timeout=_STOP_TIMEOUT_SECONDS)
         if self._log is not None:
             self._log.close()
-        # Which a start that failed has removed, and an end by SIGKILL has not.
+        # A failed start has removed the directory; SIGKILL has left it.
         self.directory.mkdir(exist_ok=True)
         self._ready_file.unlink(missing_ok=True)
         return self.start()
@@ -94,7 +95,7 @@ class LocalService:
         return status
 
     def terminate(self) -> int:
-        """Send SIGTERM and return the exit status; the log stays to be read."""
+        """Send SIGTERM, wait for the end, and return the exit status; the log stays."""
         if self._process is None:
             return 0
         family = self.members() if self._process.poll() is None else []
@@ -112,7 +113,7 @@ class LocalService:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has said so since it was started last."""
+        """Whether the service has become ready since its last start."""
         return self._ready_file.exists()
 
     def request_drain(self) -> None:
@@ -127,7 +128,7 @@ class LocalService:
 
     @property
     def pid(self) -> int:
-        """The pid of the process that was started."""
+        """Pid of the process that was started."""
         assert self._process is not None
         return self._process.pid
 
@@ -138,7 +139,7 @@ class LocalService:
 
     @property
     def ready(self) -> dict[str, Any]:
-        """What the ready file says now."""
+        """Current content of the ready file."""
         return dict(json.loads(self._ready_file.read_text()))
 
     @property
@@ -153,21 +154,21 @@ class LocalService:
 
     @property
     def metrics_token(self) -> str:
-        """What metrics and status ask for on this machine; empty where they do not."""
+        """Token for metrics and status on this machine; empty if they need none."""
         path = self._ready.get("metrics_token_file")
         return Path(path).read_text().strip() if path else ""
 
     def page(self, path: str) -> tuple[str, dict[str, str]]:
-        """Body and headers of what is served beside the metrics; raises urllib.error.HTTPError."""
+        """Return body and headers of a page on the metrics listener; raise urllib.error.HTTPError."""
         return fetched(f"http://{self.metrics_address}{path}", token=self.metrics_token)
 
     @property
     def tcp_endpoint(self) -> str:
-        """The Flight listener, as a setting of Spark names it."""
+        """Flight listener as a value for Spark's settings."""
         return f"grpc://{self.tcp_address}"
 
     def members(self) -> list[psutil.Process]:
-        """Every live process of the service, the one that was started first."""
+        """Return all live processes of the service, the first one being the process that was started."""
         try:
             first = psutil.Process(self.pid)
             return [first, *first.children(recursive=True)]
@@ -175,7 +176,7 @@ class LocalService:
             return []
 
     def log(self) -> str:
-        """The tail of the service's log."""
+        """Return the tail of the service's log."""
         return self.log_file.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:]
 
     def _ready_or_dead(self) -> dict[str, Any] | None:

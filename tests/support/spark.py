@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small local Spark, stock or with the connector, and what its plans say about where UDFs run."""
+"""Small local Spark, stock or with the connector, and what its plans say about where UDFs run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENABLED = "spark.updraft.udf.enabled"
 ENDPOINT = "spark.updraft.udf.endpoint"
 
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=200m -XX:+UseSerialGC"
-"""Options of a JVM that ends before its second compiler has paid."""
+"""Options for a JVM that ends before its second compiler pays off."""
 
 _COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 _SMALL = {
@@ -42,19 +42,19 @@ _STOCK_OPERATOR = re.compile(
 _FLIGHT_OPERATOR = re.compile(r"\bFlight[A-Z]\w+\b")
 
 
-# Functions of these modules travel whole, as those of a user's own script do: a pool has no copy of the tests.
+# Functions of these modules are pickled whole, like those of a user's script, because a pool has no copy of the tests.
 cloudpickle.register_pickle_by_value(tests)
 
 
 def local_spark(
     name: str, *, connector: bool, conf: Mapping[str, str] | None = None, python: Path = PYTHON
 ) -> SparkSession:
-    """A session on local[2]; with the connector on its class path or as it is installed from PyPI.
+    """Start a session on local[2], with or without the connector on its class path.
 
     Spark starts `python` for its workers.
     """
     os.environ["PYSPARK_PYTHON"] = str(python)
-    # The JVM would start some workers of the driver with that one.
+    # The JVM starts some of the driver's workers with this one.
     os.environ["PYSPARK_DRIVER_PYTHON"] = str(python)
     settings = dict(_SMALL)
     if connector:
@@ -67,19 +67,20 @@ def local_spark(
 
 
 def use_short_lived_jvms() -> None:
-    """For each Spark that this process and its children start from now on: hardly a query of a test runs twice, and a
-    second compiler, or a collector's threads, would only take the processors from the first.
+    """Use SHORT_LIVED_JVM for each Spark that this process and its children start from now on.
 
-    The first compiler alone has 48 MB for its code. What Spark generates for each query fills them, and code that is
-    thrown out is compiled again; metaspace that begins at 21 MB is collected, with all of the heap, whenever it grows.
+    Few queries of a test run twice, so a second compiler or a collector's threads would only take cores from the first.
+    The first compiler alone has 48 MB for its code. The code that Spark generates for each query fills them, and
+    evicted code is compiled again. Metaspace that starts at 21 MB triggers a collection of the whole heap whenever it
+    grows.
     """
     os.environ["SPARK_SUBMIT_OPTS"] = SHORT_LIVED_JVM
 
 
 def stock_confs() -> dict[str, str]:
-    """Runtime confs that a stock run needs to be an oracle at all.
+    """Return the runtime confs that make stock usable as an oracle.
 
-    Stock 4.2 hangs for ever on an Arrow-optimised `udf` over a columnar child: its runner sends the schema before the
+    Stock 4.2 hangs forever on an Arrow-optimized `udf` over a columnar child: its runner sends the schema before the
     UDFs, and the worker does not expect it. Without columnar input it takes the path that works.
     """
     return {_COLUMNAR_INPUT: "false"} if SPARK_VERSION < (4, 3) else {}
@@ -87,7 +88,7 @@ def stock_confs() -> dict[str, str]:
 
 @contextmanager
 def runtime_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
-    """Set `confs` for the block and put back what was there."""
+    """Set `confs` for the block and restore the previous values."""
     before = {key: spark.conf.get(key, None) for key in confs}
     for key, value in confs.items():
         spark.conf.set(key, value)
@@ -103,21 +104,21 @@ def runtime_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[Non
 
 @contextmanager
 def another_session(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session of the same application, with confs and catalogs of its own."""
+    """Yield a session of the same application with its own confs and catalogs."""
     try:
         yield spark.newSession()
     finally:
-        # The session that has made a frame of values last is the active one, by whose confs UDFs are planned.
+        # Spark plans UDFs by the confs of the active session, which is the last one that created a frame of values.
         spark.createDataFrame([(0,)], "x int")
 
 
 def wait_for_listeners(spark: SparkSession) -> None:
-    """Until the status stores know of everything so far: they hear of a job or a query after it has ended."""
+    """Wait until the status stores know all jobs and queries so far, which they learn of with a delay."""
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(int(HANG_SECONDS * 1000))
 
 
 def cancel_jobs(spark: SparkSession, timeout_seconds: float = HANG_SECONDS) -> None:
-    """Cancel every job of the application and wait until none of its tasks runs; TimeoutError when one still does."""
+    """Cancel every job of the application and wait until no task runs; raise TimeoutError if one still does."""
     spark.sparkContext.cancelAllJobs()
     tracker = spark.sparkContext._jsc.sc().statusTracker()
 
@@ -129,15 +130,15 @@ def cancel_jobs(spark: SparkSession, timeout_seconds: float = HANG_SECONDS) -> N
 
 
 def executed_plan(frame: DataFrame) -> str:
-    """The physical plan as text; the final one when the frame has run."""
+    """Return the physical plan as text; the final one if the frame has run."""
     return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
 def flight_operators(plan: str) -> list[str]:
-    """Names of the operators of the connector in a plan."""
+    """Return the names of the connector's operators in a plan."""
     return _FLIGHT_OPERATOR.findall(plan)
 
 
 def stock_operators(plan: str) -> list[str]:
-    """Names of Spark's own Python operators in a plan."""
+    """Return the names of Spark's own Python operators in a plan."""
     return _STOCK_OPERATOR.findall(_FLIGHT_OPERATOR.sub("", plan))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SQL tab and the stages: what a Spark has run, with metrics."""
+"""Queries and stages that a Spark has run, with metrics, from the SQL tab and the stages tab."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.spark import wait_for_listeners
 
 
 class Operator(NamedTuple):
-    """An operator of a query; `metrics` has the texts that the tab shows, by name."""
+    """Operator of a query; `metrics` has the texts that the tab shows, by name."""
 
     name: str
     metrics: dict[str, str]
@@ -26,7 +26,7 @@ def last_query(spark: SparkSession) -> int:
 
 
 def operators_since(spark: SparkSession, query: int) -> list[Operator]:
-    """Return the operators of all queries after this one, commands and the queries inside them alike."""
+    """Return the operators of all queries after this one, including commands and their inner queries."""
     wait_for_listeners(spark)
     store = spark._jsparkSession.sharedState().statusStore()
     found = []
@@ -41,7 +41,7 @@ def operators_since(spark: SparkSession, query: int) -> list[Operator]:
 
 
 class Stage(NamedTuple):
-    """A stage: the rows and bytes that its tasks have written, and its named accumulators as texts."""
+    """Stage with the rows and bytes that its tasks have written, and its named accumulators as texts."""
 
     rows: int
     output_bytes: int

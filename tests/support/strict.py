@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin of pytest (`-p tests.support.strict`) for places that have all that tests need: a skipped test fails."""
+"""Pytest plugin (`-p tests.support.strict`) for environments that have everything tests need: a skipped test fails."""
 
 from __future__ import annotations
 

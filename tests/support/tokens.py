@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The token files of a service and of its clients, and their rotation."""
+"""Token files of a service and of its clients, and their rotation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class TokenFiles:
-    """A service's file of tokens and a client's file with one of them."""
+    """Service's file of tokens and a client's file with one of them."""
 
     def __init__(self, directory: Path) -> None:
         self.service = directory / "tokens"
@@ -21,7 +21,7 @@ class TokenFiles:
         return f"token-{self._rotations}\n"
 
     def rotate(self) -> None:
-        """As the guide says: the service takes both, the client takes the new one, the service drops the old one."""
+        """Rotate as in the guide: the service accepts both, the client takes the new one, the service drops the old."""
         old = self._token
         self._rotations += 1
         self._write(self.service, old + self._token)
@@ -30,7 +30,7 @@ class TokenFiles:
 
     @staticmethod
     def _write(path: Path, text: str) -> None:
-        """Replaces the file at once, as a Secret's volume does."""
+        """Replace the file atomically, as a Secret's volume does."""
         beside = path.with_suffix(".new")
         beside.write_text(text)
         beside.replace(path)

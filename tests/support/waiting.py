@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounded waits on what other processes do; the bound is a failure with words, never a silent pass."""
+"""Bounded waits for other processes; exceeding the bound is an error that names what was missing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.01
-# Only a hang reaches it, on a busy machine too: a test fails by what happens, not by how long it takes.
+# Only a hang takes this long, even on a busy machine: tests fail by what happens, not by how long it takes.
 HANG_SECONDS = 60.0
 
 
 def until(what: str, probe: Callable[[], T | None], *, timeout_seconds: float = HANG_SECONDS) -> T:
-    """Ask `probe` until it answers with something true; TimeoutError names `what` was waited for."""
+    """Call `probe` until its result is true; the TimeoutError says `what` did not happen."""
     deadline = time.monotonic() + timeout_seconds
     while not (answer := probe()):
         if time.monotonic() > deadline:

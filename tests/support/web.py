@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page as a reader without JavaScript gets it: its text, its table rows, what it would load from elsewhere."""
+"""Page as a reader without JavaScript gets it: its text, its table rows, and the URLs it refers to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TIMEOUT_SECONDS = 60
 
 @dataclass
 class Page(HTMLParser):
-    """A page that is well-formed; AssertionError where it is not."""
+    """Well-formed page; malformed HTML raises AssertionError."""
 
     html: str
     rows: list[list[str]] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        """What is read, with single spaces."""
+        """Visible text, with single spaces."""
         return " ".join(" ".join(self._texts).split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -56,7 +56,7 @@ class Page(HTMLParser):
 
 
 def fetched(url: str, *, token: str = "") -> tuple[str, dict[str, str]]:
-    """Body and headers; raises urllib.error.HTTPError."""
+    """Return body and headers; raise urllib.error.HTTPError."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
         return answer.read().decode(), dict(answer.headers)

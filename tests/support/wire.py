@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of calls between a connector and a service: recorded on their way, changed, or answered from a record.
+"""Calls between a connector and a service: recorded as they pass, changed, or answered from a record.
 
-A call of any of Flight's methods is a stream of messages each way to gRPC, so one handler serves all.
+A call of any Flight method is a stream of messages each way to gRPC, so one handler serves all.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ CLIENT, SERVICE = "client", "service"
 _FLIGHT, _METHODS = "arrow.flight.protocol.FlightService", ("DoExchange", "DoAction")
 _NO_LIMIT = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _WAIT_SECONDS = 60
-# Calls of one small query at a time, and its health checks.
+# Enough for one small query at a time with its health checks.
 _CALLS = 8
 
-# Field 15999: no message of this release has it.
+# Field 15999, which no message of this release has.
 _OF_THE_NEXT_RELEASE = b"\xfa\xe7\x07\x03new"
 
 Change = Callable[[str, str, bytes], bytes]
-"""From the method, the sender and a message to what arrives in its place."""
+"""Function from a method, a sender and a message to the message that replaces it."""
 
 
 @dataclass
 class RecordedCall:
-    """What was said in one call, in the order in which it passed."""
+    """Messages of one call, in order."""
 
     method: str
     messages: list[tuple[str, bytes]] = field(default_factory=list)
-    """(sender, message)."""
+    """Pairs of (sender, message)."""
     code: str = "OK"
 
     def of(self, sender: str) -> list[bytes]:
-        """The messages of one side."""
+        """Return the messages of one side."""
         return [message for from_, message in self.messages if from_ == sender]
 
 
 def load(path: Path) -> list[RecordedCall]:
-    """The calls of a file."""
+    """Return the calls in a file."""
     calls = []
     for line in path.read_text().splitlines():
         entry = json.loads(line)
@@ -61,7 +61,7 @@ def load(path: Path) -> list[RecordedCall]:
 
 
 def save(path: Path, calls: Sequence[RecordedCall]) -> None:
-    """Write the calls, a line each."""
+    """Write the calls, one per line."""
     lines = []
     for call in calls:
         messages = [(sender, base64.b64encode(message).decode()) for sender, message in call.messages]
@@ -70,20 +70,20 @@ def save(path: Path, calls: Sequence[RecordedCall]) -> None:
 
 
 def event_of(message: bytes, metadata: type[Any]) -> str:
-    """What a FlightData says in its app_metadata, "data" for what has none."""
+    """Return the event in a FlightData's app_metadata; "data" if it has none."""
     data = FlightData.FromString(message)
     return metadata.FromString(data.app_metadata).WhichOneof("event") or "data" if data.app_metadata else "data"
 
 
 def later(kind: type[Message], encoded: bytes) -> bytes:
-    """A message as a later release could write it: with a field more, and so each message in it."""
+    """Return a message as a later release could write it: with one more field in it and in each nested message."""
     message = kind.FromString(encoded)
     _extend(message)
     return bytes(message.SerializeToString())
 
 
 def later_event() -> bytes:
-    """A reply that a later release could send: an event that this one does not know."""
+    """Return a reply that a later release could send, with an event that this one does not know."""
     return bytes(FlightData(app_metadata=_OF_THE_NEXT_RELEASE).SerializeToString())
 
 
@@ -97,10 +97,10 @@ def _extend(message: Message) -> None:
 
 
 class Passing:
-    """A service that passes each call on to another one."""
+    """Service that passes each call on to another one."""
 
     def __init__(self, target: str, change: Change | None = None, *, between: Sequence[bytes] = ()):
-        """`between` is said before each reply of an exchange."""
+        """Create a proxy; it sends `between` before each reply of an exchange."""
         self._target = target
         self._between = between
         self._change = change or (lambda _method, _sender, message: message)
@@ -131,7 +131,7 @@ class Passing:
 
 
 class Replaying:
-    """A service that answers each call as a recorded one of its method was answered, in the order of the record."""
+    """Service that answers each call from the record: the n-th call of a method gets the n-th recorded answer."""
 
     def __init__(
         self,
@@ -140,9 +140,10 @@ class Replaying:
         opening: Callable[[bytes], Sequence[bytes]] | None = None,
         answers: Callable[[bytes], bool] | None = None,
     ):
-        """`opening` gives what is said to a first request before what is on record.
+        """Create a service; `opening` returns messages to send before the recorded ones, given the first request.
 
-        `answers` says which replies wait for all requests that came before them; the others only for the first.
+        `answers` returns whether a reply waits for all requests recorded before it; other replies wait only for the
+        first.
         """
         self._answers = answers or _answers
         self._left = list(calls)
@@ -150,7 +151,7 @@ class Replaying:
         self._opening = opening or (lambda _first: ())
 
     def serve(self, method: str, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        """Answer one call: each reply when the requests have come that it answers."""
+        """Answer one call: send each reply once the requests that it answers have arrived."""
         call = next((call for call in self._left if call.method == method), None)
         if call is None:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, f"the record has no further call of {method}")
@@ -176,7 +177,7 @@ class Replaying:
                 if sender == CLIENT:
                     asked += 1
                     continue
-                # A client may send on before it is admitted, or wait: either is as on record.
+                # A client may send more before it is admitted, or wait; the record fits both.
                 is_answer = not is_exchange or self._answers(message)
                 needed = asked if is_answer else 1
                 with changed:
@@ -190,7 +191,7 @@ class Replaying:
 
 @contextmanager
 def serving(service: Passing | Replaying) -> Iterator[str]:
-    """The address at which the service listens."""
+    """Yield the address at which the service listens."""
 
     def handler(method: str) -> Any:
         path = f"/{_FLIGHT}/{method}"
@@ -208,7 +209,7 @@ def serving(service: Passing | Replaying) -> Iterator[str]:
 
 
 def _answers(reply: bytes) -> bool:
-    """Whether a pool says it only after a batch."""
+    """Return whether a pool sends this reply only after a batch."""
     metadata = ReplyMetadata.FromString(FlightData.FromString(reply).app_metadata)
     return metadata.consumed > 0 or metadata.WhichOneof("event") in ("sequence", "finish", "error")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer on this machine: `updraft-writer serve`."""
+"""Writer on this machine: `updraft-writer serve`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.waiting import until
 
 
 def with_receivers(number: int) -> dict[str, object]:
-    """Constants of a writer with this many receivers, on any number of cores; 0: it receives itself."""
+    """Return constants that give a writer this many receivers on any number of cores; 0 lets it receive by itself."""
     values = {"LEAST_CORES": 1 if number else 1 << 20, "LEAST_RECEIVERS": number, "MOST_RECEIVERS": number}
     return {f"updraft_writer.receivers.{name}": value for name, value in values.items()}
 
 
 class LocalWriter(LocalService):
-    """A writer that may write below `root`."""
+    """Writer that may write below `root`."""
 
     def __init__(self, root: Path, *, arguments: Sequence[str] = (), constants: Mapping[str, object] = NOTHING):
         super().__init__("writer", WRITER, ["--root", str(root), *arguments], constants)
@@ -35,7 +35,7 @@ class LocalWriter(LocalService):
         return f"grpc+unix://{self.unix_socket}"
 
     def status(self) -> dict[str, Any]:
-        """What the writer says of itself."""
+        """Return the writer's status."""
         return dict(json.loads(action(self.tcp_address, "updraft.writer_status")))
 
     def becomes_empty(self) -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make audit`: what is shipped with Updraft, under which licences, and what is known against it."""
+"""`make audit`: third-party packages that ship with Updraft, their licenses, and their known vulnerabilities."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bills of materials in CycloneDX's JSON, as uv and Maven write them: what is shipped with Updraft."""
+"""Bills of materials in CycloneDX's JSON, as uv and Maven write them: the packages that ship with Updraft."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _OWN_GROUP = "io.updraft"
 
 @dataclass(frozen=True)
 class Component:
-    """A package of others that is shipped."""
+    """Third-party package that ships with Updraft."""
 
     language: str
     name: str
     version: str
     purl: str
-    """Its package URL, by which vulnerabilities are known."""
+    """Package URL, by which vulnerabilities are looked up."""
     licences: tuple[str, ...] | None
-    """As it says itself, in its own words; None where its metadata is not at hand."""
+    """Licenses in the package's own words; None if its metadata is not available."""
 
 
 def read_bill(path: Path, language: str) -> list[Component]:
-    """The components of others in a bill; raises AuditError for a file that is no bill, or an empty one."""
+    """Return the third-party components of a bill; raise AuditError for an empty or malformed file."""
     try:
         document = json.loads(path.read_text())
         listed = document["components"] if document["bomFormat"] == "CycloneDX" else []
@@ -58,11 +58,11 @@ def _licences(entry: dict[str, list[dict[str, dict[str, str]]]], language: str) 
 
 
 def _licences_of_package(name: str) -> tuple[str, ...] | None:
-    """uv's bill has no licences: an installed package's metadata has."""
+    """Return the license from the installed package's metadata, because uv's bill has none."""
     try:
         said = metadata.metadata(name).json
     except metadata.PackageNotFoundError:
         return None
     licence = str(said.get("license_expression") or said.get("license") or "")
-    # Some put the whole text there.
+    # Some packages put the whole license text there.
     return (licence,) if licence and "\n" not in licence else ()

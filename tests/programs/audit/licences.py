@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether what is shipped may be shipped: licences against the list of those that are allowed."""
+"""License check: the licenses of shipped packages against the list of allowed ones."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tests.programs.audit.policy import POLICY_FILE, Policy
 
 
 def licence_of(component: Component, policy: Policy) -> str:
-    """The SPDX expression of what a component says, or of what the policy says of it; empty where neither does."""
+    """Return the SPDX expression from the policy or else from the component; empty if neither has one."""
     own = policy.licences.get(component.name)
     if own is not None:
         return own
     named = [policy.licence_names.get(licence, licence) for licence in component.licences or ()]
     try:
-        # Maven lists alternatives: whoever ships chooses.
+        # Maven lists alternatives, of which we may choose one.
         return canonicalize_license_expression(" OR ".join(named if len(named) == 1 else map("({})".format, named)))
     except InvalidLicenseExpression:
         return ""
 
 
 def is_allowed(expression: str, policy: Policy) -> bool:
-    """Whether one side of each OR, and both of each AND, is an allowed licence."""
+    """Return whether one side of each OR, and both sides of each AND, are allowed licenses."""
     expression = _unwrapped(expression.strip())
     for word, decide in ((" OR ", any), (" AND ", all)):
         parts = _split(expression, word)
@@ -35,7 +35,7 @@ def is_allowed(expression: str, policy: Policy) -> bool:
 
 
 def refused(components: Iterable[Component], policy: Policy) -> list[str]:
-    """A line for each component that may not be shipped, or of which nobody knows whether it may."""
+    """Return a line for each component with a forbidden or unknown license."""
     lines = []
     for component in components:
         if component.licences is None:
@@ -55,7 +55,7 @@ def refused(components: Iterable[Component], policy: Policy) -> list[str]:
 
 
 def _unwrapped(expression: str) -> str:
-    """Without parentheses around the whole of it."""
+    """Remove parentheses around the whole expression."""
     while expression.startswith("(") and _closing(expression) == len(expression) - 1:
         expression = expression[1:-1].strip()
     return expression
@@ -71,7 +71,7 @@ def _closing(expression: str) -> int:
 
 
 def _split(expression: str, word: str) -> list[str]:
-    """At each word outside of parentheses."""
+    """Split at each `word` outside of parentheses."""
     parts, depth, begin = [], 0, 0
     for place, character in enumerate(expression):
         depth += (character == "(") - (character == ")")

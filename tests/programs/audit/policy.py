@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be shipped: audit.toml."""
+"""Policy on what may be shipped: audit.toml."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ POLICY_FILE = Path(__file__).with_name("audit.toml")
 
 
 class AuditError(Exception):
-    """Raised when something cannot be looked up or read: nothing is known then, which is no pass."""
+    """Raised if something cannot be looked up or read. Missing knowledge is not a pass."""
 
 
 class Ignored(BaseModel):
-    """A known vulnerability that is let pass for a while."""
+    """Known vulnerability that is ignored for a while."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,7 +27,7 @@ class Ignored(BaseModel):
 
 
 class Policy(BaseModel):
-    """The rules of `make audit`."""
+    """Rules of `make audit`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -36,16 +36,16 @@ class Policy(BaseModel):
     licence_names: dict[str, str] = {}
     """Names that packages use, with the SPDX expression that each means."""
     licences: dict[str, str] = {}
-    """SPDX expressions of packages whose metadata does not say."""
+    """SPDX expressions of packages whose metadata has none."""
     ignored: tuple[Ignored, ...] = ()
 
     def ignores(self, vulnerability: str, today: date) -> bool:
-        """Whether a vulnerability is let pass today."""
+        """Return whether a vulnerability is ignored today."""
         return any(entry.id == vulnerability and today <= entry.until for entry in self.ignored)
 
 
 def read_policy(path: Path = POLICY_FILE) -> Policy:
-    """The rules in a file; raises AuditError."""
+    """Return the rules in a file; raise AuditError."""
     try:
         return Policy.model_validate(tomllib.loads(path.read_text()))
     except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make audit`: reads the bills of materials, holds licences against the policy, asks OSV for known vulnerabilities.
+"""`make audit`: read the bills of materials, check licenses against the policy, ask OSV for known vulnerabilities.
 
-Ends with 1 when something may not be shipped or could not be looked up.
+The exit status is 1 if something may not be shipped or could not be looked up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.programs.audit.vulnerabilities import OSV, Finding, look_up
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Audit, print what was found; 1 when anything has to be done about it."""
+    """Audit and print the findings; return 1 if any of them needs action."""
     options = _options(arguments)
     try:
         policy = read_policy()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known against components, from a service with OSV's API (https://google.github.io/osv.dev/api).
+"""Known vulnerabilities of components, from a service with OSV's API (https://google.github.io/osv.dev/api).
 
-One question for both languages, by the package URLs of the bills: tools that do this read either uv's lock or Maven's,
-or have to be fetched as a binary. Whatever is not answered in full is an error, never a pass.
+One request covers both languages, by the package URLs of the bills: existing tools read either uv's lock or Maven's, or
+have to be fetched as a binary. An incomplete answer is an error, never a pass.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Finding:
-    """A vulnerability of a component."""
+    """Vulnerability of a component."""
 
     component: Component
     id: str
     severity: str
     summary: str
     fixed: tuple[str, ...]
-    """Versions of the component that do not have it."""
+    """Versions of the component that fix it."""
 
 
 def look_up(components: Sequence[Component], url: str = OSV) -> list[Finding]:
-    """What is known against the components; raises AuditError."""
+    """Return the known vulnerabilities of the components; raise AuditError."""
     url = url.rstrip("/")
     found: list[tuple[Component, str]] = []
     for begin in range(0, len(components), _QUESTIONS):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-against BASE=../checkout`: what UDFs cost with this tree's pool and connector beside another checkout's.
+"""`make bench-against BASE=../checkout`: cost of UDFs with this tree's pool and connector against another checkout's.
 
-Each checkout, in which `make setup connector` has run, starts a pool and a Spark of its own with its own code. Both are
-asked for the same case in turn, the order drawn for each pair, so that they meet the same noise. Printed is the median
-of the ratios of pairs, this tree's to the other's, in CPU seconds of all processes and in wall seconds, with the
-interval that has the true median 95 times of 100. It measures and never judges.
+Each checkout, in which `make setup connector` has run, starts its own pool and Spark with its own code. Both run the
+same case in turn, in random order within each pair, so both see the same noise. The program prints the median of this
+tree's cost divided by the other's, in CPU seconds of all processes and in wall seconds, with the 95% confidence
+interval of the median. It only measures; it has no targets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.programs.bench.cases import CASES
 from tests.support.paths import BUILD, REPOSITORY
 
 _DIRECTORY = BUILD / "bench"
-# Runs in a checkout with its own code: whatever it has changed of the cases' surroundings belongs to what it costs.
+# Runs in a checkout with its own code, so changes to the benchmark itself count too.
 _RUNNER = """
 import json, os, sys, tempfile
 from pathlib import Path
@@ -52,7 +52,7 @@ _IN_MEMORY = [case for case in CASES if case.table is None]
 
 @dataclass
 class Pairs:
-    """Runs of a case, in the order of pairs: this tree's, and the other's."""
+    """Runs of a case in pairs: this tree's and the other's."""
 
     case: str
     rows: int
@@ -109,7 +109,7 @@ def _runner(checkout: Path) -> Iterator[Runner]:
 
 
 def _run(process: Runner, pairs: Pairs) -> tuple[float, float]:
-    """Wall and CPU seconds."""
+    """Return wall and CPU seconds."""
     assert process.stdin is not None
     process.stdin.write(json.dumps([pairs.case, pairs.rows]) + "\n")
     wall, cpu = _answer(process, pairs.case)

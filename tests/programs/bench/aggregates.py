@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-aggregates`: the mean of each group, by an aggregate registered with a pool and by a pandas_udf of stock.
+"""`make bench-aggregates`: the mean of each group, by an aggregate registered with a pool and by stock's pandas_udf.
 
-Both read the same rows in one Spark and take turns. The registered one is `mean` of docs/examples/functions/shop.py,
-called by name from SQL: states of groups go through the shuffle. The other is a grouped-aggregate pandas_udf, whose
-rows all do; the plan is looked at, so that it is stock's. Bytes are what Spark says its shuffle has written.
-build/bench/aggregates.json has every run. Ends with status 1 where a promise is missed: a tenth of the bytes at most,
-and three times as fast at least.
+Both read the same rows in one Spark and take turns. The registered aggregate is `mean` of
+docs/examples/functions/shop.py, called by name from SQL; it shuffles the states of groups. The other is a
+grouped-aggregate pandas_udf, which shuffles all rows; the program checks the plan to be sure that stock runs it. Bytes
+are those that Spark reports for its shuffle. build/bench/aggregates.json has every run. The exit status is 1 if a
+promise is missed: at most a tenth of the bytes, and at least three times as fast.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support.pool import LocalPool
 from tests.support.spark import executed_plan, flight_operators, local_spark, stock_confs, stock_operators
 
 _MOST_BYTES = 0.1
-"""Share of the bytes of stock's shuffle that ours may write."""
+"""Largest share of stock's shuffle bytes that ours may write."""
 _LEAST_SPEED = 3.0
 _PARTITIONS = 4
 _STOCK, _OURS = "stock", "updraft"
@@ -42,18 +42,18 @@ _CATALOG = "spark.sql.catalog.updraft"
 
 @dataclass
 class Aggregated(Record):
-    """Runs of one side, with the bytes that its shuffle wrote in each."""
+    """Runs of one side, with the shuffle bytes of each."""
 
     shuffle_bytes: list[int] = field(default_factory=list)
 
     @property
     def median_shuffle_bytes(self) -> float:
-        """Of the counted runs."""
+        """Median of the counted runs."""
         return statistics.median(self.shuffle_bytes)
 
 
 def main() -> int:
-    """Measure, write build/bench/aggregates.json, print; 1 when a promise is missed."""
+    """Measure, write build/bench/aggregates.json, print; return 1 if a promise is missed."""
     options, load = _options(), os.getloadavg()[0]
     connector_jar()
     print(f"{options.rows:,} rows in {options.groups} groups, {options.pairs} pairs of runs")
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def lines(stock: Aggregated, ours: Aggregated) -> Sequence[str]:
-    """What was measured, in words."""
+    """Return the results in words."""
     of_sides = (
         f"{side.variant:8}{side.median_wall_s:9.2f} s{side.median_cpu_s:9.2f} CPU s"
         f"{side.median_shuffle_bytes:15,.0f} bytes through the shuffle"
@@ -84,7 +84,7 @@ def lines(stock: Aggregated, ours: Aggregated) -> Sequence[str]:
 
 
 def missed(stock: Aggregated, ours: Aggregated) -> Sequence[str]:
-    """Each promise that was not kept."""
+    """Return the promises that were missed."""
     found = []
     if (share := share_of_bytes(stock, ours)) > _MOST_BYTES:
         found.append(f"{share:.3f} of the bytes of stock, promised at most {_MOST_BYTES:g}")
@@ -94,26 +94,26 @@ def missed(stock: Aggregated, ours: Aggregated) -> Sequence[str]:
 
 
 def speed(stock: Aggregated, ours: Aggregated) -> float:
-    """How many times as fast as stock: the median of the pairs."""
+    """Return our speed as a multiple of stock's: the median of the pairs."""
     return statistics.median(_speeds(stock, ours))
 
 
 def share_of_bytes(stock: Aggregated, ours: Aggregated) -> float:
-    """What our shuffle writes, as a share of what stock's does."""
+    """Return our shuffle bytes as a share of stock's."""
     return ours.median_shuffle_bytes / stock.median_shuffle_bytes
 
 
 def _speeds(stock: Aggregated, ours: Aggregated) -> Sequence[float]:
-    """Of each pair."""
+    """Return the ratio of each pair."""
     return [theirs / own for theirs, own in zip(stock.wall_s, ours.wall_s, strict=True)]
 
 
 def measure(options: argparse.Namespace) -> tuple[Aggregated, Aggregated]:
-    """Stock's runs and ours, in pairs whose order changes each time."""
+    """Measure stock and ours in pairs whose order alternates."""
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
     sides = [Aggregated("mean", name, options.rows) for name in (_STOCK, _OURS)]
     with LocalPool(workers=POOL_WORKERS, session_functions="off", arguments=["--functions", "shop"]) as pool:
-        # Without an endpoint for the session's own functions, these are stock's.
+        # Without an endpoint, session functions stay on stock.
         confs = {
             _CATALOG: "io.updraft.spark.FunctionCatalog",
             f"{_CATALOG}.pool.bench": pool.tcp_endpoint,
@@ -141,7 +141,7 @@ def _run(spark: SparkSession, side: Aggregated, pool_pid: int, options: argparse
     means = {row.k: row.mean for row in frame.collect()}
     wall_s, cpu_s = time.perf_counter() - started, cpu_seconds(roots) - before
     _check(means, options)
-    # What a run left behind is not the next one's to clean.
+    # Clean up now, so that the next run does not pay for it.
     spark._jvm.System.gc()
     if not counts:
         side.warm_up_wall_s.append(wall_s)
@@ -166,7 +166,7 @@ def _means(spark: SparkSession, variant: str, options: argparse.Namespace) -> Da
 
 
 def _check(means: dict[int, float], options: argparse.Namespace) -> None:
-    """Raises SystemExit where an answer is wrong."""
+    """Raise SystemExit if an answer is wrong."""
     for key in range(min(options.groups, options.rows)):
         count = -(-(options.rows - key) // options.groups)
         expected = key + options.groups * (count - 1) / 2

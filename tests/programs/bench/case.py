@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A case of the benchmark: one query over a number of rows, and what it is built from.
+"""Benchmark cases: each is a query over a number of rows, with what it is built from.
 
 `cases/` declares them, `driver.py` runs them in a Spark of its own, `udf.py` compares them.
 """
@@ -25,7 +25,7 @@ Use = Callable[[Any], Callable[..., Column]]
 
 @dataclass(frozen=True)
 class Scene:
-    """Where a query is built: `use` wraps each scalar UDF, and replaces it where none is to run."""
+    """Inputs of a query; `use` wraps each scalar UDF, or replaces it if no UDF is to run."""
 
     spark: SparkSession
     directory: Path
@@ -33,26 +33,27 @@ class Scene:
     use: Use
 
     def numbers(self) -> DataFrame:
-        """A column `id`, made as it is read."""
+        """Return a column `id`, generated as it is read."""
         return self.spark.range(0, self.rows, 1, PARTITIONS)
 
     def grouped(self, groups: int) -> DataFrame:
-        """`id`, a key `k` with this many values (the k-th of every row of a round), and a number `v`."""
+        """Return `id`, a key `k` with `groups` values in rotation, and a number `v`."""
         value = (F.col("id") * 7919 % 1000).cast("double")
         return self.numbers().select("id", (F.col("id") % groups).alias("k"), value.alias("v"))
 
     def stored(self, table: Table) -> DataFrame:
-        """A Parquet table."""
+        """Return a Parquet table."""
         return self.spark.read.parquet(str(table.path(self.directory, self.rows)))
 
 
 @dataclass(frozen=True)
 class Case:
-    """`vectors`: Spark can hand this kind's input over as vectors.
+    """One query of the benchmark.
 
-    `has_floor`: the query can be built without its UDF, which shows what Spark itself takes for it.
-
-    `confs`: settings of the connector for this case.
+    Attributes:
+        vectors: whether Spark can pass this kind of input as vectors.
+        has_floor: whether the query can be built without its UDF, which shows Spark's own cost.
+        confs: settings of the connector for this case.
     """
 
     name: str
@@ -67,19 +68,19 @@ class Case:
     confs: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def runs_as(self, variant: Variant) -> bool:
-        """Whether a variant shows something of this case that no other does."""
+        """Return whether a variant differs from the others in this case."""
         return (self.vectors or not variant.needs_vectors) and (self.has_floor or variant.runs_udf)
 
     def scaled(self, scale: float) -> int:
-        """Rows at a scale."""
+        """Return the number of rows at a scale."""
         return max(1, int(self.rows * scale))
 
 
 def with_udf(function: Any) -> Callable[..., Column]:
-    """The query as it is."""
+    """Keep the UDF in the query."""
     return function  # type: ignore[no-any-return]
 
 
 def without_udf(function: Any) -> Callable[..., Column]:
-    """The same query with the UDF's first argument in place of its result."""
+    """Replace the UDF's result by its first argument."""
     return lambda column, *_: F.col(column)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark's chart: speed and CPU time on a pool against the best of stock's configurations."""
+"""Chart of the benchmark: speed and CPU time on a pool relative to the best stock configuration."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 
 from tests.support.paths import REPOSITORY
 
-# Of the Okabe-Ito palette, which stays distinct for the colour-blind; hatching tells them apart in grey as well.
+# Colors from the Okabe-Ito palette, which color-blind readers can tell apart; hatching helps in gray.
 _TCP, _UNIX = "#0072B2", "#E69F00"
 
 
 @dataclass(frozen=True)
 class Ratios:
-    """Of one case: how many times as fast as the best stock, and the share of its CPU time."""
+    """Speed and CPU time of one case, relative to the best stock configuration."""
 
     title: str
     speed: float

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-check`: whether udf.json, which `make bench-udf` wrote, meets the target of every case."""
+"""`make bench-check`: check udf.json, which `make bench-udf` wrote, against the target of every case."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.programs.bench.report import print_table, print_targets
 
 
 def main() -> int:
-    """Print targets and measurements; 1 when a target is missed or a case was not measured."""
+    """Print targets and measurements; return 1 if a target is missed or a case was not measured."""
     return check(record.MEASURED / "udf.json")
 
 
 def check(path: Path) -> int:
-    """The exit status for the measurements of a file."""
+    """Return the exit status for the measurements in a file."""
     ratios = print_table(CASES, record.read(path))
     print_targets(ratios)
     unmeasured = [case.name for case in CASES if case not in ratios]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-in for a GPU that copies instead of encoding, to measure what the writer itself costs.
+"""Stand-in for a GPU that copies instead of encoding, to measure the writer's own cost.
 
-From pinned memory a GPU takes a row group without the CPU, so the stand-in does nothing with it; without pinned memory
-it copies the row group, as a driver does. It returns as many bytes as an encoded row group has, one column of pages at
-a time, from one reused buffer, as libcudf does. The footer is that of a file with as many nulls.
+A GPU reads a row group from pinned memory without the CPU, so the stand-in leaves it alone; without pinned memory it
+copies the row group, as a driver does. It returns as many bytes as an encoded row group has, one column of pages at a
+time, from one reused buffer, as libcudf does. The footer is that of a file with as many nulls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from updraft.flight_data import varint
 from updraft_writer.gpu.engine import DeviceFile, DeviceMemoryError, Plan
 
-# libcudf's default.
+# Default of libcudf.
 _PAGE_ROWS = 20_000
 
 
@@ -33,7 +33,7 @@ class FoundDevice:
 
 
 class CopyingDevice:
-    """Device that returns `fraction` bytes for each raw byte; `pins` says whether there is pinned memory."""
+    """Device that returns `fraction` bytes for each raw byte; `pins` says whether it has pinned memory."""
 
     name = "copies"
     memory_bytes = 1 << 36
@@ -56,10 +56,10 @@ class CopyingDevice:
         return _CopyingFile(self, plan, output)
 
     def check(self) -> None:
-        """Do nothing: memory cannot fail."""
+        """Do nothing: this memory never fails."""
 
     def memory(self, purpose: str, size: int) -> Any:
-        """Return touched memory of this thread, like that which a library keeps for the next row group."""
+        """Return warm memory of this thread, which is kept for the next row group as a library would."""
         found = getattr(self._memory, purpose, None)
         if found is None or len(found) < size:
             found = np.ones(2 * size, np.uint8)
@@ -121,7 +121,7 @@ class _CopyingFile:
 
 
 def _stored_bytes(column: pa.ChunkedArray) -> int:
-    """Return the bytes of a column as the device stores it: decimals of few digits are narrowed."""
+    """Return the bytes of a column as the device stores it: it narrows decimals of few digits."""
     is_narrow = pa.types.is_decimal128(column.type) and column.type.precision <= 18
     return int(column.nbytes) // (2 if is_narrow else 1)
 

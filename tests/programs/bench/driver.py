@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One Spark that runs cases as it is told: a line of JSON in, a line of JSON out. Started by `spark_process.py`."""
+"""Spark process that runs cases on request: a line of JSON in, a line of JSON out. Started by `spark_process.py`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.spark import (
 
 
 def main() -> None:
-    """Arguments: variant, endpoint (may be empty), directory of the data."""
+    """Serve requests. Arguments: variant, endpoint (may be empty), directory of the data."""
     name, endpoint, directory = sys.argv[1:]
     warnings.filterwarnings("ignore", module="pyspark")
     variant = next(variant for variant in VARIANTS if variant.name == name)
@@ -65,7 +65,7 @@ def _seconds(frame: DataFrame) -> float:
 
 
 def _stays_on_stock(frame: DataFrame, variant: Variant) -> bool:
-    """Whether the connector left a function to Spark; a plan that is not its variant's would be a lie in the chart."""
+    """Return whether the connector left a function to stock; raise SystemExit if the plan does not fit the variant."""
     plan = executed_plan(frame)
     flight, stock = bool(flight_operators(plan)), bool(stock_operators(plan))
     if (flight or stock) != variant.runs_udf or (flight and not variant.connector):

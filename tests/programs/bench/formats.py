@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-formats`: Delta and Iceberg tables whose data files the format's own writer, Updraft's or Comet's makes.
+"""`make bench-formats`: Delta and Iceberg tables with data files by the format's own writer, by Updraft and by Comet.
 
-Each variant has a Spark of its own on the same machine and disk, and they take turns. CPU seconds are those of the
-driver, its JVM and the writer. Before each run the table is as it was before the last one.
+Each variant has its own Spark on the same machine and disk, and they take turns. CPU seconds are those of the driver,
+its JVM and the writer. The table is restored before each run.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tests.support.writer import LocalWriter
 _DIRECTORY = BUILD / "bench"
 _FORMATS = ("delta", "iceberg")
 _ROWS = 3_000_000
-# Size of a row in Arrow, about.
+# Approximate size of a row in Arrow.
 _ROW_BYTES = 90
 _QUOTA_MIB = 256
-# Runs until the JVM has compiled what the statements need.
+# Warm-up runs, until the JVM has compiled what the statements need.
 _RUNS_BEFORE = 2
 
 

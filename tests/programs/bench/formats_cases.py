@@ -24,14 +24,14 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Case:
-    """A statement on a table, of which only the statement is timed.
+    """Benchmark statement on a table.
 
     Attributes:
         title: name in tables.
-        statement: what is timed; {t} is the table, {format} its format, {source} a Parquet table of the rows and {n}
+        statement: timed statement; {t} is the table, {format} its format, {source} a Parquet table of the rows and {n}
             their number.
-        table: what makes the table before the first run; empty if the statement makes it.
-        runs: how many runs there are for each run of the largest case.
+        table: statement that creates the table before the first run, untimed; empty if the timed statement creates it.
+        runs: number of runs for each run of the largest case.
     """
 
     title: str

@@ -15,7 +15,7 @@ from tests.support.paths import BUILD, REPOSITORY
 _MEASURED = BUILD / "bench/formats.json"
 _PAGE = REPOSITORY / "docs/benchmarks-tables.md"
 _TARGETS = {"CREATE TABLE AS SELECT": 1.5, f"compaction of {SMALL_FILES} files": 1.5, "INSERT of 10 rows": 0.95}
-"""Times the speed of the format's own writer, at least."""
+"""Least speed, as a multiple of the format's own writer."""
 _TEXT = """\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
 <!-- Written by `make bench-formats-page` from what `make bench-formats` measured. Do not edit. -->
@@ -36,7 +36,7 @@ Iceberg has no line of Comet's.
 
 
 def main() -> int:
-    """Write the page; 1 when nothing was measured."""
+    """Write the page; return 1 if nothing was measured."""
     measured = read(_MEASURED)
     if not measured:
         print("nothing is measured: run `make bench-formats` first")
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def page(measured: Sequence[Measured]) -> str:
-    """Return the page: a line for each statement and writer."""
+    """Return the page, with a line for each statement and writer."""
     return _TEXT.format(
         quota=measured[0].quota_mib,
         raw=measured[0].raw_bytes / 1e6,

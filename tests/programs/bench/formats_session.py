@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Spark in a process of its own for each variant, and the CPU time that counts for it."""
+"""Spark session in a process of its own for each variant, with its CPU time."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Run:
     """Time and memory of one run of a statement.
 
     Attributes:
-        wall_s: seconds as the session's Python measures them.
+        wall_s: seconds measured by the session's Python.
         cpu_s: CPU seconds of the session's processes and the writer.
-        peak_bytes: the most memory that the writer took beyond what it had before.
+        peak_bytes: largest growth of the writer's memory during the run.
     """
 
     wall_s: float
@@ -40,7 +40,7 @@ class Run:
 
 
 class Session:
-    """The Spark of one variant."""
+    """Spark session of one variant."""
 
     def __init__(self, name: str, jars: Path, directory: Path, writer: LocalWriter):
         self.name = name
@@ -59,7 +59,7 @@ class Session:
         self._answer()
 
     def run(self, sql: str) -> Run:
-        """Run a statement that is timed."""
+        """Run a statement and time it."""
         roots = [self._process.pid, self._writer.pid]
         with self._peak() as peaks:
             before = cpu_seconds(roots)
@@ -69,7 +69,7 @@ class Session:
 
     @contextlib.contextmanager
     def _peak(self) -> Iterator[list[int]]:
-        """Watch how much memory the writer takes beyond what it had, for the block."""
+        """Record how far the writer's memory grows during the block."""
         done = threading.Event()
 
         def held() -> int:
@@ -96,7 +96,7 @@ class Session:
         return str(rows[0][0])
 
     def do(self, sql: str) -> None:
-        """Run a statement that is not timed."""
+        """Run a statement without timing it."""
         self._ask(sql)
 
     def stop(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Spark with Delta and Iceberg that runs the SQL it reads: a line of JSON in, a line of JSON out."""
+"""Spark with Delta and Iceberg that runs the SQL it reads: a line of JSON in, a line of JSON out."""
 
 from __future__ import annotations
 

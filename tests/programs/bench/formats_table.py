@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table that a case writes, in the Spark of one variant."""
+"""Table of a case, in the Spark of one variant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.programs.bench.formats_session import Run, Session
 
 
 class OtherWriterError(Exception):
-    """Raised when a writer other than the variant's made the files: their seconds would be misleading."""
+    """Raised if the files were not made by the variant's own writer, since the times would be misleading."""
 
 
 @dataclass(frozen=True)
@@ -22,18 +22,18 @@ class TableRun(Run):
     """Time and memory of one run, and the size of the table after it.
 
     Attributes:
-        file_bytes: bytes of the table's data files after it, replaced ones included.
+        file_bytes: bytes of the table's data files after the run, replaced ones included.
     """
 
     file_bytes: int
 
 
 class Table:
-    """Table that is made when a case needs it, and is restored after each run."""
+    """Table that a case creates, and that is restored after each run."""
 
     def __init__(self, session: Session, table_format: str, case: Case, source: Path, rows: int):
         self._session, self._format, self._case = session, table_format, case
-        # Spark keeps the tables of its default database in the warehouse itself.
+        # Spark keeps the tables of its default database directly in the warehouse.
         catalog, place = {
             "delta": ("spark_catalog.default", "delta"),
             "iceberg": ("iceberg.bench", "iceberg/bench"),

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Variant:
-    """A Spark of its own.
+    """Configuration of one Spark.
 
     Attributes:
         title: name in tables.
         formats: table formats that it can write.
-        made_by: beginning of what the footers of its files name as their maker.
-        extensions: extensions of Spark's SQL beside those of the formats.
+        made_by: prefix of the creator in the footers of its files.
+        extensions: SQL extensions beside those of the formats.
         confs: settings of the session.
     """
 

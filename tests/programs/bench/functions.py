@@ -2,11 +2,11 @@
 """`make bench-functions`: x + 1 on a pool and on the servers of arrow-udf and databend-udf, called by one client.
 
 The client is pyarrow.flight: 64 batches of 10,000 int64 in one exchange, written while replies are read. A bare server
-of pyarrow.flight is the ceiling: it adds within the process that serves. All servers run at once and are called in
-turn, so that whatever else the machine does falls on all of them. build/bench/functions.json has every run, and
-`make bench-functions-page` writes docs/benchmarks-functions.md from it. Ends with status 1 when a target is missed.
+of pyarrow.flight, which adds in its own process, is the ceiling. All servers run at once and are called in turn, so
+noise of the machine affects all of them. build/bench/functions.json has every run, and `make bench-functions-page`
+writes docs/benchmarks-functions.md from it. The exit status is 1 if a target is missed.
 
-`--exchanges 16` opens so many at once, as executors do, on a pool with as many workers, and writes
+`--exchanges 16` opens that many exchanges at once, as executors do, on a pool with as many workers, and writes
 build/bench/functions-at-once.json.
 """
 
@@ -38,26 +38,26 @@ from tests.support.service import WITH_ITS_OWNER
 _BATCH_ROWS = 10_000
 _SCHEMA = pa.schema([pa.field("x", pa.int64())])
 _SERVERS = REPOSITORY / "tests/programs/bench/function_servers"
-# A side that needs longer than this for all batches is given fewer.
+# A side that needs more time for all batches gets fewer.
 _PATIENCE_SECONDS = 5.0
-# A side that has needed as much for a case has no further runs of it.
+# A side that has spent this time on a case stops running it.
 _ROUNDS_SECONDS = 60.0
 
 
 @dataclass
 class Side:
-    """A running server."""
+    """Running server."""
 
     name: str
     pid: int
     clients: Sequence[flight.FlightClient]
-    """One for each exchange."""
+    """One client for each exchange."""
     batches: dict[str, int] = field(default_factory=dict)
-    """By case: how many batches a run has."""
+    """Number of batches in a run, by case."""
 
 
 def main() -> int:
-    """Measure, write what was measured, print the table; 1 when a target is missed."""
+    """Measure, write the measurements, print the table; return 1 if a target is missed."""
     options, load = _options(), os.getloadavg()[0]
     ONE_BY_ONE.parent.mkdir(parents=True, exist_ok=True)
     measured = Measured(os.cpu_count() or 1, options.exchanges, measure(options))
@@ -72,7 +72,7 @@ def main() -> int:
 
 
 def measure(options: argparse.Namespace) -> list[Record]:
-    """A record for each case and side, measured in turn."""
+    """Measure all cases and sides in turn; return a record for each pair."""
     records: dict[tuple[str, str], Record] = {}
     with _sides(options.peers_python, options.exchanges) as sides:
         for case in CASES:
@@ -94,7 +94,7 @@ def measure(options: argparse.Namespace) -> list[Record]:
 
 
 def _fitting_batches(side: Side, case: str, batches: int) -> int:
-    """How many batches a run has after a warm-up of each kind; 0 for a side without the case."""
+    """Warm up and return the number of batches for a run; 0 if the side does not have the case."""
     if case not in SIDES[side.name].cases:
         return 0
     one = _seconds(side.clients, case, 1)
@@ -105,7 +105,7 @@ def _fitting_batches(side: Side, case: str, batches: int) -> int:
 
 
 def _seconds(clients: Sequence[flight.FlightClient], case: str, count: int) -> float:
-    """How long exchanges take, each with so many batches, from opening to end; raises SystemExit."""
+    """Return the time that concurrent exchanges of `count` batches take; raise SystemExit if an answer is wrong."""
     batches = [
         pa.record_batch([pa.array(range(start, start + _BATCH_ROWS), pa.int64())], schema=_SCHEMA)
         for start in range(0, count * _BATCH_ROWS, _BATCH_ROWS)
@@ -156,7 +156,7 @@ def _sides(peers_python: Path, exchanges: int) -> Iterator[Sequence[Side]]:
 
 
 def _connected(address: str) -> flight.FlightClient:
-    # Or all would share the one connection that gRPC keeps to an address.
+    # gRPC would otherwise share one connection among all clients of an address.
     return flight.connect(address, generic_options=[("grpc.use_local_subchannel_pool", 1)])
 
 
@@ -173,7 +173,7 @@ def _server(python: Path, program: Path) -> Iterator[subprocess.Popen[str]]:
 
 def _port(process: Any, name: str) -> int:
     for line in process.stdout:
-        # What they say of themselves comes first.
+        # The servers may print other lines first.
         if line.strip().isdigit():
             threading.Thread(target=process.stdout.read, daemon=True).start()
             return int(line)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-functions-page`: docs/benchmarks-functions.md from what `make bench-functions` wrote."""
+"""`make bench-functions-page`: docs/benchmarks-functions.md from the measurements of `make bench-functions`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.support.paths import BUILD, REPOSITORY
 ONE_BY_ONE = BUILD / "bench/functions.json"
 AT_ONCE = ONE_BY_ONE.with_name("functions-at-once.json")
 TARGET = 10.0
-"""How many times the rows per second of a peer a pool has to serve, in either case."""
+"""Least rows per second of a pool in either case, as a multiple of a peer's."""
 
 CASES = {"rows": "a Python function of one value", "batch": "a function of a batch"}
 
 
 class SideOfBench(NamedTuple):
-    """Who serves."""
+    """Server in the benchmark."""
 
     title: str
     program: str = ""
-    """In function_servers; empty for a pool."""
+    """File in function_servers; empty for a pool."""
     cases: tuple[str, ...] = tuple(CASES)
     is_peer: bool = False
 
@@ -75,17 +75,17 @@ _HEADER = """\
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run of `make bench-functions` has measured."""
+    """Measurements of one run of `make bench-functions`."""
 
     cores: int
-    """Of the machine."""
+    """Cores of the machine."""
     exchanges: int
-    """At once."""
+    """Exchanges at once."""
     records: Sequence[Record]
 
     @classmethod
     def read(cls, path: Path) -> Measured | None:
-        """What a file has; None if there is none."""
+        """Read a file; return None if it does not exist."""
         if not path.exists():
             return None
         measured = json.loads(path.read_text())
@@ -97,7 +97,7 @@ class Measured:
 
 
 def main() -> int:
-    """Write the page; 1 when nothing was measured."""
+    """Write the page; return 1 if nothing was measured."""
     measured = Measured.read(ONE_BY_ONE)
     if measured is None:
         print("nothing is measured: run `make bench-functions` first")
@@ -107,7 +107,7 @@ def main() -> int:
 
 
 def page(measured: Measured, at_once: Measured | None = None) -> str:
-    """The page: a line for each case and server."""
+    """Return the page, with a line for each case and server."""
     text = _PAGE.format(**_fields(measured))
     return text if at_once is None else text + _AT_ONCE.format(**_fields(at_once))
 
@@ -133,7 +133,7 @@ def _fields(measured: Measured) -> dict[str, object]:
 
 
 def lines_of(measured: Measured) -> Iterator[str]:
-    """The lines of the table."""
+    """Yield the lines of the table."""
     records, exchanges = measured.records, measured.exchanges
     for record in records:
         side = SIDES[record.variant]
@@ -149,7 +149,7 @@ def lines_of(measured: Measured) -> Iterator[str]:
 
 
 def missed(records: Sequence[Record]) -> Iterator[str]:
-    """Each target that was not met."""
+    """Yield each target that was missed."""
     for record in records:
         if SIDES[record.variant].is_peer:
             speed = _rate(_ours(records, record.case)) / _rate(record)

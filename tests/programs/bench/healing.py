@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-healing`: how soon a pool is whole after one of its processes was killed.
+"""`make bench-healing`: time until a pool is whole after one of its processes was killed.
 
-Each kind of process is killed in an idle pool and in one whose workers are kept busy. A pool whose supervisor was
-killed is timed until it is gone. No test asserts these times: this program prints medians and maxima beside the
-promise, and ends with status 1 when a median misses it. The machine should do nothing else: the header shows its load.
+Each kind of process is killed in an idle pool and in one whose workers are kept busy. If the supervisor is killed, the
+time ends when the whole pool is gone. No test asserts these times: this program prints medians and maxima beside the
+promise, and ends with status 1 if a median misses it. The machine should do nothing else: the header shows its load.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tests.support.pool import LocalPool
 _DIRECTORY = BUILD / "bench"
 _PROMISED_SECONDS = 1.0
 _CALLERS = 2
-# Fewer than the deaths in ten seconds after which a supervisor gives up.
+# A supervisor gives up after more deaths than this in ten seconds.
 _KILLS_OF_A_POOL = 3
 _SUPERVISOR = "supervisor"
 
 
 @dataclass
 class Healing:
-    """Seconds after each kill of one kind of process."""
+    """Seconds that a pool took to heal after each kill of one kind of process."""
 
     victim: str
     load: str
@@ -42,12 +42,12 @@ class Healing:
 
     @property
     def is_in_time(self) -> bool:
-        """Whether the usual kill keeps the promise; a single one may meet whatever else the machine does."""
+        """Whether the median keeps the promise; a single kill may hit other load on the machine."""
         return statistics.median(self.seconds) <= _PROMISED_SECONDS
 
 
 def main() -> int:
-    """Measure, write build/bench/healing.json, print the table; 1 when a promise is missed."""
+    """Measure, write build/bench/healing.json, print the table; return 1 if a promise is missed."""
     options, load = _options(), os.getloadavg()[0]
     found = [*measure(options.rounds, options.workers), _supervisor(options.rounds, options.workers)]
     _DIRECTORY.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def measure(rounds: int, workers: int) -> Iterator[Healing]:
-    """Each victim in idle and in busy pools, none of which is killed in while it still heals."""
+    """Kill each victim in idle and in busy pools, and let the pool heal before the next kill."""
     for load, victim in itertools.product(("idle", "busy"), VICTIMS):
         healing = Healing(victim, load)
         while (left := rounds - len(healing.seconds)) > 0:
@@ -77,7 +77,7 @@ def _traffic(pool: LocalPool, load: str) -> contextlib.AbstractContextManager[Tr
 
 
 def _supervisor(rounds: int, workers: int) -> Healing:
-    """With its supervisor a pool ends: until every process is gone and its ports are free for the next one."""
+    """Kill supervisors, and measure until every process of the pool has ended and its ports are free again."""
     found = Healing(_SUPERVISOR, "idle")
     for _ in range(rounds):
         with LocalPool(workers=workers) as pool:

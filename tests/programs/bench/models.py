@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-models`: what joining rows of many exchanges brings a model, and how much memory it takes.
+"""`make bench-models`: throughput and memory of a model whose batches join the rows of many exchanges.
 
-Exchanges of small batches call the model of docs/examples/functions/digits.py in three ways: joined, as the example has
-it; one batch at a time in the same kind of process; and without batching, loaded by each worker for itself. Printed are
-rows in a second, the pool's own record of batches and waits, and the memory of all processes that run user code, where
-a page that several share counts in parts (PSS). Users who may not see that get anonymous memory instead. With a GPU,
-`--module tests.programs.bench.torch_model_functions` calls the model of digits_torch.py, and the GPU's memory is
-printed too. Ends with status 1 where a promise is missed: joined batches of 512 rows at least, a wait within the
-configured one for 99 of 100 batches, four times the rows of one batch at a time, and one copy of the model in memory.
+Exchanges of small batches call the model of docs/examples/functions/digits.py in three ways: joined, as in the example;
+one batch at a time in the same kind of process; and without batching, loaded by each worker. The program prints rows
+per second, the pool's own record of batches and waits, and the memory of all processes that run user code, where a page
+shared by several processes counts in proportion (PSS). Users who may not see PSS get anonymous memory instead. With a
+GPU, `--module tests.programs.bench.torch_model_functions` calls the model of digits_torch.py, and the program prints
+the GPU's memory too. The exit status is 1 if a promise is missed: joined batches of at least 512 rows, a wait within
+the configured one for 99 of 100 batches, four times the rows of one batch at a time, and one copy of the model in
+memory.
 """
 
 from __future__ import annotations
@@ -35,31 +36,31 @@ from tests.support.pool import LocalPool
 _MODULE = "tests.programs.bench.model_functions"
 _JOINED, _ONE_BY_ONE, _IN_EACH_WORKER = "digit", "digit_one_by_one", "digit_in_each_worker"
 _WAIT_SECONDS = 0.1
-"""That of the example."""
+"""Batching wait that the example configures."""
 _LEAST_ROWS = 512
 _LEAST_GAIN = 4.0
 _MOST_COPIES = 1.5
-"""One, and what a process has beside the model that a worker shares with others."""
+"""One copy, plus the memory that workers share with each other but a model process has to itself."""
 _PIXELS = 64
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One function under the load of all exchanges."""
+    """Measurements of one function under the load of all exchanges."""
 
     rows_per_second: float
     workers_bytes: Sequence[int]
     """Memory of each worker."""
     models_bytes: Sequence[int]
-    """Of each process of the function's own."""
+    """Memory of each of the function's own processes."""
     model: dict[str, Any]
-    """What the status page says of the function's processes; empty where it has none."""
+    """Status page's entry for the function's processes; empty if it has none."""
     gpu_mib: int | None = None
-    """What of the GPU's memory was in use meanwhile; None without a GPU."""
+    """GPU memory in use during the run; None without a GPU."""
 
     @property
     def memory(self) -> str:
-        """In words."""
+        """Description of the memory."""
         on_gpu = "" if self.gpu_mib is None else f", {self.gpu_mib:,} MiB of the GPU's"
         own = f", {mean(self.workers_bytes) / 2**20:.1f} in a worker"
         model = f" and {max(self.models_bytes) / 2**20:.1f} in the function's process" if self.models_bytes else ""
@@ -67,7 +68,7 @@ class Measured:
 
 
 def main() -> int:
-    """Measure and print; 1 when a promise is missed."""
+    """Measure and print; return 1 if a promise is missed."""
     parser = argparse.ArgumentParser(prog="bench-models", description=__doc__)
     parser.add_argument("--exchanges", type=int, default=16, help="exchanges at a time, as many as workers (16)")
     parser.add_argument("--rows", type=int, default=64, help="rows in each of their batches (64)")
@@ -89,7 +90,7 @@ def main() -> int:
 
 
 def promises(joined: Measured, one_by_one: Measured, in_each_worker: Measured) -> Sequence[str]:
-    """Those that were missed, in words; prints all."""
+    """Print all results; return the promises that were missed."""
     model = joined.model
     rows = model["rows"] / max(model["batches"], 1)
     gain = joined.rows_per_second / one_by_one.rows_per_second
@@ -111,22 +112,22 @@ def promises(joined: Measured, one_by_one: Measured, in_each_worker: Measured) -
 
 
 def copies(joined: Measured, in_each_worker: Measured) -> float:
-    """How often the model is in the memory of all processes: what they take beside that of a worker without it."""
+    """Return the memory of all processes beyond that of workers without the model, in multiples of one model."""
     with_model_bytes, least_bytes = mean(in_each_worker.workers_bytes), min(joined.workers_bytes)
     if least_bytes > with_model_bytes / 2:
-        # There is no worker without it.
+        # Every worker has the model.
         return float(len(joined.workers_bytes) + len(joined.models_bytes))
     taken_bytes = sum(joined.models_bytes) + sum(joined.workers_bytes) - least_bytes * len(joined.workers_bytes)
     return taken_bytes / (with_model_bytes - least_bytes)
 
 
 def measured(options: argparse.Namespace, name: str) -> Measured:
-    """A pool of its own under the load of all exchanges."""
+    """Measure a function in a pool of its own under the load of all exchanges."""
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
     arguments = ["--functions", options.module]
     with LocalPool(workers=options.exchanges, session_functions="off", arguments=arguments) as pool:
         exchanges = [_Exchange(pool.tcp_address, name, options.rows) for _ in range(options.exchanges)]
-        # Models are loaded, and connections made.
+        # Load the models and make the connections.
         for exchange in exchanges:
             exchange.call()
         before = _model(pool, name)
@@ -153,7 +154,7 @@ def _gpu_mib() -> int | None:
 
 
 class _Exchange:
-    """A plain Flight client that sends a batch and waits for its results."""
+    """Plain Flight client that sends a batch and waits for its results."""
 
     def __init__(self, address: str, name: str, rows: int) -> None:
         import numpy as np
@@ -167,12 +168,12 @@ class _Exchange:
         self.rows_per_second = 0.0
 
     def call(self) -> None:
-        """One batch."""
+        """Send one batch."""
         self._writer.write_batch(self._batch)
         assert self._reader.read_chunk().data.num_rows == self._batch.num_rows
 
     def run(self, seconds: float) -> None:
-        """One batch after the other."""
+        """Send one batch after the other."""
         began, batches = time.monotonic(), 0
         while time.monotonic() < began + seconds:
             self.call()
@@ -193,7 +194,7 @@ def _together(exchanges: Sequence[_Exchange], seconds: float) -> None:
 
 
 def _model(pool: LocalPool, name: str) -> dict[str, Any]:
-    """What the status page says of the function's processes; empty where it has none."""
+    """Return the status page's entry for the function's processes; an empty one if it has none."""
     status = json.loads(pool.page("/status.json")[0])
     return next((model for model in status["models"] if model["name"] == name), {})
 

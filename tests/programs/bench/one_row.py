@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An exchange of one row, whose time is what opening and ending one costs."""
+"""Exchange of one row, which shows what opening and ending an exchange costs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RUNNER_CONF = {
 
 
 def command_of(application: str) -> ExchangeCommand:
-    """A pandas UDF that returns its argument."""
+    """Return the command of a pandas UDF that returns its argument."""
     pickled = cloudpickle.dumps((lambda series: series, LongType()))
     payload = SessionPayload(
         udfs=[Udf(arguments=[Argument(offset=0)], commands=[pickled], result_id=1)], runner_conf=_RUNNER_CONF
@@ -36,12 +36,12 @@ def command_of(application: str) -> ExchangeCommand:
 
 
 def schema_of(command: ExchangeCommand) -> bytes:
-    """What the first message of its exchange has as its header."""
+    """Return the schema header of the exchange's first message."""
     return bytes(whole_request(command, _ROW.schema, [])[0].data_header)
 
 
 def seconds_of(pool: LocalPool, command: ExchangeCommand) -> float:
-    """How long an exchange of one row took; raises SystemExit when it failed."""
+    """Return the time that an exchange of one row takes; raise SystemExit if it fails."""
     requests = whole_request(command, _ROW.schema, [_ROW])
     started = time.perf_counter()
     reply: Reply = exchange(pool.tcp_address, requests)

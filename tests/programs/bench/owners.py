@@ -32,24 +32,24 @@ _PAUSES_SECONDS = {"paced": 0.5, "at once": 0.0}
 
 @dataclass
 class Exchanges:
-    """Seconds of exchanges at one pace, by whose worker they found."""
+    """Seconds of exchanges at one pace, by kind of owner."""
 
     pace: str
     known: list[float] = field(default_factory=list)
-    """An owner that comes in every round."""
+    """Times of an owner that returns in every round."""
     new: list[float] = field(default_factory=list)
-    """An owner's first."""
+    """Times of an owner's first exchange."""
     returning: list[float] = field(default_factory=list)
-    """An owner's second, after a worker of another owner has taken the place of its own."""
+    """Times of an owner's second exchange, after another owner's worker has replaced its own."""
 
     def extra_seconds(self, kind: str) -> float:
-        """Cost of a kind above that of a known owner, at the medians."""
+        """Return the difference between the median of a kind and that of a known owner."""
         seconds: list[float] = getattr(self, kind)
         return statistics.median(seconds) - statistics.median(self.known)
 
 
 def main() -> int:
-    """Measure, write build/bench/owners.json, print the table; 1 when the promise is missed."""
+    """Measure, write build/bench/owners.json, print the table; return 1 if a promise is missed."""
     options, load = _options(), os.getloadavg()[0]
     found = list(measure(options.rounds, options.workers))
     _DIRECTORY.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,7 @@ _HEADER = """\
 
 
 def main() -> int:
-    """Write the page and copy the charts; 1 when nothing was measured."""
+    """Write the page and copy the charts; return 1 if nothing was measured."""
     records = read(_MEASURED / "udf.json")
     if not records:
         print("nothing is measured: run `make bench-udf` first")
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def page(records: Sequence[Record]) -> str:
-    """The page: a chart and a table for each family of cases."""
+    """Return the page, with a chart and a table for each family of cases."""
     parts = [_INTRODUCTION]
     for name, cases in CHARTS.items():
         rows = "".join(_rows(cases, records))

@@ -71,7 +71,7 @@ _UPDATE_SECONDS = 1.0
 
 
 def main() -> int:
-    """Measure and print; 1 when the share of updates is larger than --at-most."""
+    """Measure and print; return 1 if the share of updates is larger than --at-most."""
     options = _options()
     print(f"{options.pairs} pairs; {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the start")
     with tempfile.TemporaryDirectory() as directory:
@@ -105,7 +105,7 @@ def _measure(kernel: Kernel, options: argparse.Namespace) -> int:
 
 
 def _rows(kernel: Kernel, root: int, seconds: float) -> int:
-    """Return how many rows make the query take this long."""
+    """Return the number of rows with which the query takes this long."""
     rows = 5_000_000
     _run(kernel, "pool.shows_progress = False")
     for _ in range(3):

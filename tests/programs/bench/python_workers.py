@@ -108,7 +108,7 @@ CASES = (rdd_map, data_source, pandas_with_state, transform_with_state)
 
 
 def _memory_mib(spark: SparkSession) -> dict[str, float]:
-    """Return MiB of live objects and of Netty's buffers in the JVM, and of the processes that it has started."""
+    """Return MiB of live objects and of Netty's buffers in the JVM, and of the JVM's child processes."""
     jvm: Any = spark._jvm
     jvm.java.lang.System.gc()
     heap = jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
@@ -120,7 +120,7 @@ def _memory_mib(spark: SparkSession) -> dict[str, float]:
 
 
 def measure(endpoint: str, runs: int, warm: int) -> dict[str, dict[str, float]]:
-    """Return the median `seconds` of each case, and the memory in `mib` at the end; without an endpoint, of stock."""
+    """Return the median `seconds` of each case and the memory in `mib` at the end; an empty endpoint means stock."""
     confs = {"spark.sql.streaming.stateStore.providerClass": _PROVIDER, "spark.sql.shuffle.partitions": "2"}
     if endpoint:
         confs |= {ENDPOINT: endpoint, "spark.plugins": PLUGIN}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-rapids-gpu`: what crossing between GPU stages and a pool costs, and a query written by each writer.
+"""`make bench-rapids-gpu`: cost of crossing between GPU stages and a pool, and of a query's output with each writer.
 
 Crossing compares the pool with the accelerator's own Python operators, and both with plain Spark. The query is NDS's
 `store_sales` x `store`, 29 columns, written by RAPIDS (synchronously, and asynchronously while it holds the GPU), by
@@ -47,7 +47,7 @@ _SAMPLE_SECONDS = 0.2
 
 @dataclass
 class _Machine:
-    """Samples of the GPU and of all processes of this program, while a query runs."""
+    """Samples of the GPU and of all processes of this program while a query runs."""
 
     gpu_busy: list[float] = field(default_factory=list)
     gpu_mib: list[float] = field(default_factory=list)
@@ -123,7 +123,7 @@ def _session(endpoint: str, *, stand_in: bool) -> SparkSession:
         confs |= {
             "spark.plugins": "com.nvidia.spark.SQLPlugin",
             "spark.rapids.sql.explain": "NONE",
-            # The rest is the writer's.
+            # The writer needs the rest.
             "spark.rapids.memory.gpu.allocFraction": "0.35",
             "spark.rapids.memory.gpu.minAllocFraction": "0",
             "spark.rapids.memory.pinnedPool.size": "8g",

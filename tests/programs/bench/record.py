@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was measured, as it is kept in JSON."""
+"""Benchmark records as JSON."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from updraft.spark.jars import JARS
 
 _SPARK = "{}.{}".format(*SPARK_VERSION)
 MEASURED = BUILD / "bench" if next(iter(JARS)) == _SPARK else BUILD / "bench" / f"spark-{_SPARK}"
-"""Folder of what `make bench-udf` measures: older Sparks have their own, because the page shows the newest."""
+"""Folder for the results of `make bench-udf`. Older Sparks have their own, because the page shows the newest."""
 
 
 class Runs:
-    """Seconds, run by run."""
+    """Seconds of each run."""
 
     wall_s: list[float]
     cpu_s: list[float]
 
     @property
     def median_wall_s(self) -> float:
-        """Of the counted runs."""
+        """Median wall seconds of the counted runs."""
         return statistics.median(self.wall_s)
 
     @property
     def median_cpu_s(self) -> float:
-        """Of the counted runs."""
+        """Median CPU seconds of the counted runs."""
         return statistics.median(self.cpu_s)
 
 
 @dataclass
 class Record(Runs):
-    """What one variant needed for one case, run by run; one that the warm-up showed to be slow has counted none."""
+    """Runs of one variant of one case; a variant that is too slow in the warm-up has no counted runs."""
 
     case: str
     variant: str
@@ -48,7 +48,7 @@ class Record(Runs):
 
 
 def pooled(records: Iterable[Record]) -> list[Record]:
-    """One record for each case and variant, with the runs of all."""
+    """Merge records of the same case and variant."""
     pools: dict[tuple[str, str], Record] = {}
     for record in records:
         pool = pools.setdefault((record.case, record.variant), Record(record.case, record.variant, record.rows))
@@ -59,7 +59,7 @@ def pooled(records: Iterable[Record]) -> list[Record]:
 
 
 def read(path: Path) -> list[Record]:
-    """The records of a file; none if there is none."""
+    """Return the records in a file; an empty list if it does not exist."""
     return [Record(**entry) for entry in json.loads(path.read_text())] if path.exists() else []
 
 

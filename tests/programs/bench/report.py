@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of a benchmark, and the ratios that its chart shows."""
+"""Table of a benchmark, and the ratios that its chart shows."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def print_table(cases: Sequence[Case], records: Sequence[Record]) -> dict[Case, 
 
 
 def best_stock(measured: Mapping[str, Record]) -> Record | None:
-    """The fastest of stock's configurations among a case's records by variant; None where there is none."""
+    """Return the fastest stock configuration among a case's records by variant; None if there is none."""
     stock = [measured[variant.name] for variant in VARIANTS if variant.is_stock and variant.name in measured]
     return min(stock, key=lambda record: record.median_wall_s, default=None)
 
 
 def print_targets(ratios: Mapping[Case, Ratios]) -> None:
-    """Print what each case that ran on a pool has to show, and what it showed."""
+    """Print the target and the measurement of each case that ran on a pool."""
     print(f"\ntargets, over TCP\n{'case':27}{'speed':>8}{'target':>10}{'CPU':>8}{'target':>10}")
     for case, ratio in ratios.items():
         target = case.target
@@ -87,5 +87,5 @@ def own_cost(without_udf: Record | None, stock: Record, ours: Record | None) -> 
 
 
 def seconds_of(record: Record | None) -> str:
-    """A median, or a dash for what did not run."""
+    """Return a median, or a dash for a variant that did not run."""
     return f"{record.median_wall_s:.3f}" if record is not None else "-"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-sides`: how the CPU time of a query divides between executors and pool, beside stock.
+"""`make bench-sides`: how the CPU time of a query divides between executors and pool, compared with stock.
 
-It answers how many cores executors no longer need, and how many the pool needs. Stock pays for the JVM and its
-Python workers; with Updraft the JVM stays there and the Python workers are the pool's, with the front. CPU seconds of
-whole process trees; the two take turns.
+The result shows how many cores executors no longer need, and how many the pool needs. On stock, executors pay for the
+JVM and its Python workers; with Updraft they pay for the JVM, and the pool pays for the front and the Python workers.
+CPU seconds are those of whole process trees. The two sides take turns.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Sides:
     pool: list[float] = field(default_factory=list)
 
     def shares(self) -> tuple[float, float]:
-        """What executors and pool take, as shares of what stock takes in executors; medians."""
+        """Return the median CPU seconds of executors and of the pool, as shares of those of stock's executors."""
         stock = statistics.median(self.stock)
         return statistics.median(self.executor) / stock, statistics.median(self.pool) / stock
 
@@ -96,7 +96,7 @@ def _measure(cases: Sequence[Case], rounds: int) -> Iterator[Sides]:
 
 
 def _memory_mib(pool: LocalPool) -> int:
-    """Memory of all its processes, with each page that several share counted once, over them."""
+    """Return the memory of all processes of the pool; a page that several share counts once."""
     return sum(process.memory_full_info().pss for process in pool.members()) >> 20
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-signed`: what a signed exchange costs beside one that nobody has signed.
+"""`make bench-signed`: cost of a signed exchange compared with an unsigned one.
 
-Both are timed in turn against one pool that takes both, with one batch of one row and the same owner; signing is not in
-it, since a driver does that once for a stage. No test asserts these times: this program prints medians and 95th
-percentiles beside the promise, and ends with status 1 when the difference of the medians misses it.
+Both are timed in turn against one pool that accepts both, with one batch of one row and the same owner. Signing itself
+is left out, since a driver signs once per stage. No test asserts these times: this program prints medians and 95th
+percentiles beside the promise, and ends with status 1 if the difference of the medians misses it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PROMISED_MILLISECONDS = 2.0
 
 
 def main() -> int:
-    """Measure and print; 1 when the promise is missed."""
+    """Measure and print; return 1 if the promise is missed."""
     parser = argparse.ArgumentParser(prog="bench-signed", description=__doc__)
     parser.add_argument("--rounds", type=int, default=200, help="exchanges of each kind, 2 or more (200)")
     options = parser.parse_args()
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def measure(rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds of unsigned and of signed exchanges, in turn."""
+    """Return the seconds of unsigned and of signed exchanges, measured in turn."""
     driver = Driver()
     found: tuple[list[float], list[float]] = ([], [])
     with tempfile.TemporaryDirectory() as directory:

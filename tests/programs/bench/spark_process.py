@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Spark in a process of its own for each variant, kept alive and asked for one run after the other."""
+"""Spark in a process of its own for each variant, which stays alive and runs cases on request."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tests.support.pool import LocalPool
 
 POOL_WORKERS = 2
 _ANSWER_TIMEOUT_SECONDS = 300
-# Stock 4.3 with pipelining now and then hands a task a worker whose channel is closed already.
+# Stock 4.3 with pipelining sometimes gives a task a worker whose channel is already closed.
 _TRIES = 5
 
 
 class StaysOnStockError(Exception):
-    """Raised when the pool does not take a case's function."""
+    """Raised when the pool does not run a case's function."""
 
 
 class SparkProcess:
-    """A variant's Spark, and whose CPU time counts for it."""
+    """Spark process of a variant, with the CPU time of everything that works for it."""
 
     def __init__(self, variant: Variant, endpoint: str, pool_pid: int | None, data: Path):
         self.variant = variant
@@ -42,12 +42,12 @@ class SparkProcess:
         self._answer()
 
     def run(self, case: Case, rows: int) -> tuple[float, float]:
-        """Wall and CPU seconds of one run; raises StaysOnStockError."""
+        """Return wall and CPU seconds of one run; raise StaysOnStockError if the pool does not run the function."""
         for _ in range(_TRIES):
             before = cpu_seconds(self._roots)
             answer = self._ask({"case": case.name, "rows": rows})
             cpu = cpu_seconds(self._roots) - before
-            # What a run left behind is neither the next one's to clean, nor in the way of the next process.
+            # Clean up now, so that neither the next run nor the next process pays for it.
             self._ask({"clean": True})
             if "wall_s" in answer:
                 return float(answer["wall_s"]), cpu
@@ -86,7 +86,7 @@ class SparkProcess:
 
 @contextlib.contextmanager
 def spark_processes(variants: Sequence[Variant], data: Path) -> Iterator[list[SparkProcess]]:
-    """A Spark for each variant, and one pool for those that need it."""
+    """Start a Spark for each variant, and one pool for the variants that use it."""
     with contextlib.ExitStack() as stack:
         pool = None
         if any(variant.connector for variant in variants):

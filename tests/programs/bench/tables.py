@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Parquet tables that cases read."""
+"""Parquet tables that cases read."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _PASSED_COLUMNS = 10
 
 @dataclass(frozen=True)
 class Table:
-    """Written once for each number of rows."""
+    """Table that is written once for each number of rows."""
 
     name: str
     make: Callable[[int], pa.Table]
 
     def path(self, directory: Path, rows: int) -> Path:
-        """Its folder."""
+        """Return the folder of the table."""
         return directory / f"{self.name}-{rows}"
 
     def write(self, directory: Path, rows: int) -> None:
-        """Write it if it is not there yet."""
+        """Write the table unless it exists."""
         target = self.path(directory, rows)
         if target.exists():
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a case has to show against the best of stock's configurations; `check.py` looks whether it does."""
+"""Targets of cases against the best stock configuration; `check.py` checks them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.programs.bench.chart import Ratios
 
 @dataclass(frozen=True)
 class Target:
-    """`speed`: times that of stock, at least. `cpu`: share of stock's CPU time, at most."""
+    """Target of a case. `speed`: least multiple of stock's speed. `cpu`: largest share of stock's CPU time."""
 
     speed: float
     cpu: float | None = None
 
     def is_met_by(self, measured: Ratios) -> bool:
-        """Whether measured ratios are good enough."""
+        """Return whether measured ratios meet the target."""
         return measured.speed >= self.speed and (self.cpu is None or measured.cpu <= self.cpu)
 
 
@@ -26,6 +26,6 @@ LIGHT = Target(speed=1.2)
 PYTHON_ROWS = Target(speed=1.0)
 """Functions that Python calls row by row, or frame by frame."""
 REPEATED = Target(speed=20.0, cpu=0.1)
-"""A slow function of few values, which is called once for each."""
+"""Slow function of few distinct values, which is called once for each value."""
 HEAVY = Target(speed=0.97)
-"""Functions whose own work is what takes time: as fast as stock, give or take what a measurement varies."""
+"""Functions that do heavy work themselves: as fast as stock, within the error of measurement."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-tenants`: what a tenant waits for that asks now and then, while hundreds of others always ask.
+"""`make bench-tenants`: waiting time of a tenant that calls now and then, while hundreds of others call all the time.
 
-One pool, an identity for each tenant. All but one keep exchanges open without a pause; the quiet one sends an exchange,
-waits for the answer, and then waits until it is due again by its share. The flood stops and goes on in turn, so that
-the quiet one is timed alone and among the others in the same minutes. Every function sleeps, so that the machine's
-cores are not what they share. No test asserts these times: this program prints medians and 99th percentiles beside the
-promise, and ends with status 1 when the median misses it.
+There is one pool and an identity for each tenant. All tenants but one keep exchanges open without a pause. The quiet
+tenant sends an exchange, waits for the answer, and then waits until its share allows the next one. The flood stops and
+resumes in turn, so that the quiet tenant is timed alone and among the others in the same minutes. Every function
+sleeps, so that tenants share workers and not the machine's cores. No test asserts these times: this program prints
+medians and 99th percentiles beside the promise, and ends with status 1 if the median misses it.
 """
 
 from __future__ import annotations
@@ -61,33 +61,33 @@ def nap(batch: pa.RecordBatch) -> pa.RecordBatch:
     time.sleep({seconds})
     return batch
 """
-# The second is what gRPC's own client makes of a refusal that arrives while it writes.
+# gRPC's own client reports INTERNAL for a refusal that arrives while it writes.
 _REFUSALS = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL)
 _QUIET = "quiet"
-# An exchange of a task that holds a worker overtakes the queue: each has a task of its own.
+# Each exchange has a task of its own, because an exchange whose task holds a worker overtakes the queue.
 _ATTEMPTS = itertools.count(1)
 
 
 @dataclass
 class Measured:
-    """Seconds of the quiet tenant's exchanges."""
+    """Seconds of the quiet tenant's exchanges, alone and among the others."""
 
     kind: str
     alone: list[float] = field(default_factory=list)
     flooded: list[float] = field(default_factory=list)
     flood_exchanges: int = 0
-    """That others ended meanwhile."""
+    """Exchanges that the others finished meanwhile."""
     flood_refusals: int = 0
     quiet_refusals: int = 0
 
     @property
     def ratio(self) -> float:
-        """Of the medians."""
+        """Ratio of the medians."""
         return statistics.median(self.flooded) / statistics.median(self.alone)
 
 
 def main() -> int:
-    """Measure, write build/bench/tenants.json, print the table; 1 when the promise is missed."""
+    """Measure, write build/bench/tenants.json, print the table; return 1 if the promise is missed."""
     options, load = _options(), os.getloadavg()[0]
     found = [measure(kind, options) for kind in options.kinds.split(",")]
     _DIRECTORY.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def main() -> int:
 
 
 def measure(kind: str, options: argparse.Namespace) -> Measured:
-    """The quiet tenant alone and among the others, in turn."""
+    """Measure the quiet tenant alone and among the others, in turn."""
     measured = Measured(kind)
     with (
         tempfile.TemporaryDirectory(prefix="updraft-bench-") as name,
@@ -109,9 +109,9 @@ def measure(kind: str, options: argparse.Namespace) -> Measured:
 
 
 async def _rounds(address: str, measured: Measured, flood: Flood, options: argparse.Namespace) -> None:
-    # As long as its share needs to make up for one exchange.
+    # Time in which the tenant's share makes up for one exchange.
     pause_seconds = options.seconds * (options.tenants + 1) / options.workers
-    # Each of the others has had its turn, and is not new any more.
+    # Time until each of the others has had its turn and no longer counts as new.
     settling_seconds = 2 * pause_seconds + 1
     async with grpc.aio.insecure_channel(address) as channel:
         await _exchange(channel, _QUIET, _request(_QUIET, measured.kind, options.seconds))
@@ -130,7 +130,7 @@ async def _rounds(address: str, measured: Measured, flood: Flood, options: argpa
 
 
 class Flood:
-    """The tenants that always ask, in a process of their own."""
+    """Process of the tenants that call all the time."""
 
     def __init__(self, address: str, kind: str, options: argparse.Namespace) -> None:
         context = multiprocessing.get_context("spawn")
@@ -142,11 +142,11 @@ class Flood:
         self.process.start()
 
     def set(self, *, floods: bool) -> None:
-        """Let all of them ask, or ask no more."""
+        """Start or stop the calls of all tenants."""
         (self._on.set if floods else self._on.clear)()
 
     def counts(self) -> tuple[int, int]:
-        """Exchanges that ended well, and refusals; raises SystemExit when the flood has ended before its time."""
+        """Return the numbers of successful exchanges and of refusals; raise SystemExit if the process has died."""
         if not self.process.is_alive():
             raise SystemExit("bench-tenants: the flood has failed")
         return self._counts[0], self._counts[1]
@@ -168,7 +168,7 @@ def _run_flood(address: str, kind: str, options: argparse.Namespace, on: Any, co
 
 async def _ask_always(address: str, kind: str, options: argparse.Namespace, on: Any, counts: Any) -> None:
     channels = [
-        # Apart: channels of one address share a connection otherwise.
+        # Channels of one address would otherwise share a connection.
         grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1), ("updraft.number", number)])
         for number in range(-(-options.tenants // _TENANTS_OF_A_CHANNEL))
     ]
@@ -189,7 +189,7 @@ async def _ask_always(address: str, kind: str, options: argparse.Namespace, on: 
 
 
 async def _ended(channel: grpc.aio.Channel, tenant: str, request: Sequence[bytes]) -> int:
-    """Try until the exchange is not refused; how often it was."""
+    """Retry until the exchange is accepted; return the number of refusals."""
     if await _exchange(channel, tenant, request) is None:
         return 0
     await asyncio.sleep(_RETRY_SECONDS)
@@ -197,7 +197,7 @@ async def _ended(channel: grpc.aio.Channel, tenant: str, request: Sequence[bytes
 
 
 async def _exchange(channel: grpc.aio.Channel, tenant: str, request: Sequence[bytes]) -> grpc.StatusCode | None:
-    """None, or the status of an exchange that was refused."""
+    """Run an exchange; return None, or the status if it was refused."""
     call = channel.stream_stream(_METHOD)(iter(request), metadata=(("authorization", f"Bearer {tenant}"),))
     try:
         async for _ in call:
@@ -217,7 +217,7 @@ def _request(tenant: str, kind: str, seconds: float) -> list[bytes]:
 
 
 def _session(seconds: float) -> ExchangeCommand:
-    """A pandas UDF that returns its argument after a while, in which it takes a worker and no processor."""
+    """Return the command of a pandas UDF that sleeps and returns its argument: it holds a worker, but no core."""
 
     def nap(series: Any) -> Any:
         time.sleep(seconds)

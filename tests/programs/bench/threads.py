@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-threads`: CPU seconds of a query by thread and process, with its UDF on a pool and without the UDF.
 
-The compilers and the garbage collector of the JVM are left out: a query without a UDF has them too.
+The compilers and the garbage collector of the JVM are left out, because a query without a UDF has them too.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _WARM_UP_RUNS = 10
 _TRANSPORTS = ["tcp", "unix"]
 _DEFAULT = ["range_add", "parquet_add", "three_columns", "strings"]
-# Parts by the beginning of a thread's name, in Spark and in the pool.
+# Parts by the prefix of a thread's name, in Spark and in the pool.
 _OF_SPARK = {"Executor task": "task threads", "updraft": "event loop"}
 _OF_POOL = {"python": "front", "event_engine": "front", "updraft-worker": "workers"}
 
 
 def main() -> int:
-    """Measure each case without and with its UDF, and print the means."""
+    """Measure each case with and without its UDF, and print the means."""
     names = [case.name for case in CASES if case.has_floor]
     parser = argparse.ArgumentParser(prog="bench-threads", description=__doc__)
     parser.add_argument("--cases", nargs="+", choices=names, default=_DEFAULT, metavar="CASE", help=", ".join(names))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-udf`: UDFs on a pool against stock PySpark in each of its configurations.
 
-Each variant is a Spark of its own (local[2], noop sink), kept alive and asked in turn, so that all of them meet the
-same noise and none runs on another's compiled code. Short runs are repeated more often, to warm up and to be counted.
-Warm-up runs are not counted, and a stock configuration that they show to be far from the best one is not measured
-further. CPU seconds are those of every process: the driver, its JVM,
-Spark's Python workers and the pool, ended children included.
+Each variant is a Spark of its own (local[2], noop sink). All stay alive and take turns, so all see the same noise and
+none runs on another's compiled code. Short runs are repeated more often, for the warm-up and for the measurement.
+Warm-up runs are not counted, and a stock configuration that is far from the best one in the warm-up is not measured
+further. CPU seconds are those of every process: the driver, its JVM, Spark's Python workers and the pool, ended
+children included.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMES = [variant.name for variant in VARIANTS]
 _FULL = {"rows_scale": 1.0, "warm_up": 2, "repeat": 5, "variants": _NAMES}
 _QUICK = {"rows_scale": 0.25, "warm_up": 2, "repeat": 3, "variants": QUICK}
 _HOPELESS_RATIO = 1.4
-# The JIT compiler is at work for seconds, not for a number of runs; short runs vary more.
+# The JIT compiler needs seconds rather than a number of runs, and short runs vary more.
 _SECONDS_OF_RUNS = 4.0
 _MAX_TIMES_AS_MANY = 3
 
@@ -114,7 +114,7 @@ def _measure(case: Case, processes: Sequence[SparkProcess], options: argparse.Na
             records[process] = Record(case.name, process.variant.name, rows)
     for process, record in list(records.items()):
         try:
-            # The first run, which in a new Spark takes as long as all that follow, warms up the least.
+            # The first run in a new Spark does not count: it takes as long as all the others, and warms up little.
             while _wants_more(record.warm_up_wall_s[1:], options.warm_up):
                 record.warm_up_wall_s.append(round(process.run(case, rows)[0], 4))
         except StaysOnStockError:
@@ -123,7 +123,7 @@ def _measure(case: Case, processes: Sequence[SparkProcess], options: argparse.Na
     compared = [records[process].wall_s for process in contenders if process.variant.runs_udf]
     order = random.Random(case.name)
     while any(_wants_more(walls, options.repeat) for walls in compared):
-        # In another order in each round, so that none always follows the same neighbour.
+        # Shuffle in each round, so that no process always follows the same neighbor.
         for process in order.sample(contenders, len(contenders)):
             wall, cpu = process.run(case, rows)
             records[process].wall_s.append(round(wall, 4))
@@ -137,7 +137,7 @@ def _wants_more(walls: Sequence[float], runs: int) -> bool:
 
 
 def _contenders(records: Mapping[SparkProcess, Record]) -> list[SparkProcess]:
-    """All but the stock configurations that cannot become the fastest one."""
+    """Return all processes except the stock configurations that are too slow to become the fastest."""
     warm = {process: min(record.warm_up_wall_s, default=0.0) for process, record in records.items()}
     bound = _HOPELESS_RATIO * min((seconds for process, seconds in warm.items() if process.variant.is_stock), default=0)
     return [process for process, seconds in warm.items() if not process.variant.is_stock or seconds <= bound]

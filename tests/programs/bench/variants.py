@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways in which a case is run: stock PySpark in each of its configurations, no UDF at all, and a pool."""
+"""Configurations of a case: stock PySpark in each of its variants, no UDF at all, and a pool."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
 @dataclass(frozen=True)
 class Variant:
-    """One Spark of its own: `pipelined` is read when Spark's environment starts, so variants cannot share a JVM.
+    """Configuration of one Spark. `pipelined` is read when Spark's environment starts, so variants cannot share a JVM.
 
-    `needs_vectors`: it differs from another one only where Spark can hand vectors to a kind of function.
+    `needs_vectors`: it differs from another variant only if Spark can pass vectors to the function.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Variant:
 
     @property
     def is_stock(self) -> bool:
-        """True for the configurations that there are to beat."""
+        """Whether this is a stock configuration that Updraft has to beat."""
         return not self.connector and self.runs_udf
 
 
@@ -43,5 +43,5 @@ VARIANTS = [
     Variant("updraft", connector=True),
     Variant("updraft-unix", connector=True),
 ]
-# Enough to see which way a change goes.
+# Enough to show the direction of a change.
 QUICK = ("stock-sync-rows", "stock-pipelined-rows", "updraft")

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-warm BASE=../checkout`: what an exchange of a known owner takes, beside the pool of another checkout.
+"""`make bench-warm BASE=../checkout`: cost of a known owner's exchange, compared with the pool of another checkout.
 
 Each checkout, in which `make setup` has run, starts a pool with its own code. One client asks both for one row in turn,
-in an order that is drawn for each pair. The owner has a worker already, so no process is forked and no function is
-loaded. The exchanges come at two paces: so soon after each other that the worker is awake, and so late that its pool
-has stopped it and has to continue it.
+in random order within each pair. The owner already has a worker, so no process is forked and no function is loaded. The
+exchanges come at two paces: so soon after each other that the worker is awake, and so late that its pool has stopped it
+and has to continue it.
 
-For each pace the program prints the medians in milliseconds, and the median of the differences of pairs with its
-95% confidence interval. With --at-most it ends with status 1 if one of these medians is larger: limits between
-exchanges may add 0.3 ms, compared with the commit before they came.
+For each pace the program prints the medians in milliseconds, and the median of the differences of pairs with its 95%
+confidence interval. With --at-most it ends with status 1 if one of these medians is larger: limits between exchanges
+may add 0.3 ms, compared with the commit before they came.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from tests.support.pool import LocalPool
 
 _OWNER = "bench-warm"
 _WARM_UP = 20
-# A pool stops a worker after two quiet looks, a quarter of a second apart.
+# A pool stops a worker that was quiet at two checks, a quarter of a second apart.
 _PAUSES_SECONDS = {"awake": 0.02, "stopped": 1.0}
-# Pairs that pause for so long are fewer, so that both paces take a few minutes together.
+# There are fewer pairs with long pauses, so that both paces together take a few minutes.
 _FEWER = {"awake": 1, "stopped": 5}
 
 Pair = tuple[float, float]
 
 
 def main() -> int:
-    """Measure and print; 1 when a difference is larger than --at-most."""
+    """Measure and print; return 1 if a difference is larger than --at-most."""
     options = _options()
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the start; ms of an exchange")
     print(f"{'worker':10}{'pairs':>6}{'this tree':>11}{'base':>8}{'difference':>12}{'interval':>18}")
@@ -62,7 +62,7 @@ def _measured(pace: str, ours: LocalPool, theirs: LocalPool, pairs: int) -> list
 
 
 def _print(pace: str, pairs: list[Pair]) -> float:
-    """Print one pace; returns the median of the differences."""
+    """Print one pace; return the median of the differences."""
     differences = sorted(our - their for our, their in pairs)
     beyond, median = outside(len(differences)), statistics.median(differences)
     our, their = (statistics.median(side) for side in zip(*pairs, strict=True))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-writer`: the writer beside Spark's own, asynchronous beside synchronous, its encoder, the price of syncs.
+"""`make bench-writer`: the writer against Spark's own, asynchronous against synchronous, encoders, and cost of syncs.
 
-Variants take turns, so that all of them meet the same noise; what is shown are medians. Services are processes of their
-own, whose memory and CPU time are watched from outside.
+Variants take turns, so all see the same noise; results are medians. Services are processes of their own, whose memory
+and CPU time are measured from outside.
 """
 
 from __future__ import annotations

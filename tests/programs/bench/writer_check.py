@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-writer-check`: whether build/bench/writer.json, which `make bench-writer` wrote, keeps every promise."""
+"""`make bench-writer-check`: check build/bench/writer.json, which `make bench-writer` wrote, against every promise."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.support.paths import BUILD
 
 
 def main() -> int:
-    """Print promises and measurements; 1 when one is missed or nothing was measured."""
+    """Print promises and measurements; return 1 if one is missed or nothing was measured."""
     return check(BUILD / "bench/writer.json")
 
 
 def check(path: Path) -> int:
-    """The exit status for the measurements of a file."""
+    """Return the exit status for the measurements in a file."""
     found = list(promises(read(path)))
     if not found:
         print("nothing is measured: run `make bench-writer` first")
@@ -26,7 +26,7 @@ def check(path: Path) -> int:
 
 
 def print_promises(found: list[Promise]) -> None:
-    """A line for each: what was measured, and what it has to be."""
+    """Print a line for each promise, with its measurement and its target."""
     for promise in found:
         print(f"{'ok  ' if promise.is_kept else 'MISS'} {promise.ratio:5.2f} of {promise.target}  {promise.title}")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants of the writer's cost model, measured: seconds by codec and kind of column, and how many files run at once.
+"""Measured constants of the writer's cost model: seconds by codec and kind of column, and how many files run at once.
 
-The GPU encodes row groups of two sizes, which tells the constant time of a write from the time for each byte.
+The GPU encodes row groups of two sizes, which separates the constant time of a write from the time for each byte.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _speed(seconds_per_gb: float) -> str:
 
 
 def _seconds(where: Gpu | Reason, codec: str, table: pa.Table, repeat: int) -> float:
-    """Return the median seconds of one row group; the first run, which loads kernels and fills pools, is left out."""
+    """Return the median seconds of one row group; skip the first run, which loads kernels and fills pools."""
     seconds = [_timed(lambda: _encode(where, codec, table)) for _ in range(repeat + 1)]
     return statistics.median(seconds[1:])
 
@@ -115,7 +115,7 @@ def _timed(step: Callable[[], object]) -> float:
 
 def _encode(where: Gpu | Reason, codec: str, table: pa.Table) -> None:
     compression, micros = Compression(codec=f"CODEC_{codec}"), TimestampType.TIMESTAMP_TYPE_MICROS
-    # As Spark asks for by default.
+    # Spark's default options.
     options = ParquetOptions(compression=compression, timestamps=micros, page_checksums=True)
     encoder = choose_encoder(WriteCommand(parquet=options), table.schema, where, max_stripe_bytes=0)
     encoder.write(table)

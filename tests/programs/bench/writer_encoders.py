@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoders without a service: ours, pyarrow's defaults and polars, each given the same table in memory."""
+"""Encoders without a service: ours, pyarrow's defaults and polars, with the same table in memory."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from updraft_writer.encoders.parquet import ParquetEncoder
 
 CODECS = {"snappy": Codec.CODEC_SNAPPY, "zstd": Codec.CODEC_ZSTD, "lz4": Codec.CODEC_LZ4}
 ZSTD_LEVEL = 1
-# A run takes a fraction of a second, of which whatever else the machine does may be a good part.
+# A run takes a fraction of a second, so noise of the machine may be a good part of it.
 _FEWEST_RUNS = 9
-# Of each case and encoder, until its process has the memory that it needs.
+# Warm-up runs of each case and encoder, until its process has the memory that it needs.
 _RUNS_BEFORE = 2
 
 Encode = Callable[[pa.Table, str], int]
 
 
 def ours(table: pa.Table, codec: str, encodings: Encodings = Encodings.ENCODINGS_COMPATIBLE) -> int:
-    """Bytes of the file by the writer's encoder."""
+    """Return the file size with the writer's encoder."""
     options = ParquetOptions(
         encodings=encodings,
         compression=Compression(codec=CODECS[codec], level=ZSTD_LEVEL if codec == "zstd" else None),
@@ -43,12 +43,12 @@ def ours(table: pa.Table, codec: str, encodings: Encodings = Encodings.ENCODINGS
 
 
 def ours_compact(table: pa.Table, codec: str) -> int:
-    """Bytes of the file by the writer's encoder with all encodings."""
+    """Return the file size with the writer's encoder and all encodings."""
     return ours(table, codec, Encodings.ENCODINGS_COMPACT)
 
 
 def pyarrow_default(table: pa.Table, codec: str) -> int:
-    """Bytes of the file by pyarrow with nothing but the codec said."""
+    """Return the file size with pyarrow and its default options."""
     file = io.BytesIO()
     level = ZSTD_LEVEL if codec == "zstd" else None
     pq.write_table(table, file, compression=codec, compression_level=level, row_group_size=table.num_rows)
@@ -56,7 +56,7 @@ def pyarrow_default(table: pa.Table, codec: str) -> int:
 
 
 def polars(table: pa.Table, codec: str) -> int:
-    """Bytes of the file by polars, which uses all cores."""
+    """Return the file size with polars, which uses all cores."""
     import polars
 
     file = io.BytesIO()
@@ -70,15 +70,15 @@ def polars(table: pa.Table, codec: str) -> int:
 
 
 def encoders() -> dict[str, Encode]:
-    """By name; polars where it is installed (`make bench-writer` sees to that)."""
+    """Return the encoders by name; polars only if it is installed (`make bench-writer` installs it)."""
     found: dict[str, Encode] = {"updraft": ours, "compact": ours_compact, "pyarrow": pyarrow_default}
     return found | ({"polars": polars} if importlib.util.find_spec("polars") else {})
 
 
 def measure(repeat: int) -> list[Measured]:
-    """All tables and codecs, a case after the other, in which the encoders take turns.
+    """Measure all tables and codecs one after the other; the encoders take turns.
 
-    Each is in a process of its own: what one leaves to the allocator, or as a thread, is not the next one's.
+    Each encoder has its own process, so that its threads and freed memory do not affect the next one.
     """
     with contextlib.ExitStack() as stack:
         context = multiprocessing.get_context("spawn")
@@ -104,7 +104,7 @@ def _table(name: str) -> pa.Table:
 
 
 def _run(name: str, table: str, codec: str) -> tuple[float, float, int]:
-    """Wall and CPU seconds and the bytes of a file."""
+    """Return wall and CPU seconds, and the file size in bytes."""
     rows, encode = _table(table), encoders()[name]
     wall, cpu = time.perf_counter(), time.process_time()
     file_bytes = encode(rows, codec)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-gpu`: raw bytes encoded in a second on the GPU, beside the CPU and what copies allow.
+"""`make bench-gpu`: raw bytes encoded per second on the GPU, compared with the CPU and with the limit that copies set.
 
-Raw bytes are copied to the GPU, encoded ones back: no encoder there is faster than the first of these. What memory a
-row group took on the GPU is measured too: `WORKING_SET_FACTOR` of `gpu/admission.py` should be above it.
+Raw bytes are copied to the GPU and encoded ones back, so no encoder there is faster than the first copy. The program
+also measures the GPU memory that a row group takes: `WORKING_SET_FACTOR` of `gpu/admission.py` should be larger.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _encoders(gpu: Gpu, table: pa.Table, repeat: int) -> Iterator[dict[str, Any]
             "orc": WriteCommand(orc=OrcOptions(compression=compression)),
         }
         for name, command in commands.items():
-            # ORC takes no timestamps with a time zone, and on the GPU no booleans and floats.
+            # ORC has no timestamps with a time zone, and no booleans and floats on the GPU.
             rows = table.drop_columns(["at", "flag", "amount", "score"]) if name == "orc" else table
             for where in (gpu, _CPU):
                 yield {"case": f"{name} {codec.lower()}", **_encoded(where, command, rows, repeat)}
@@ -120,7 +120,7 @@ def _encoded(where: Gpu | Reason, command: WriteCommand, table: pa.Table, repeat
 
 
 class _Peak:
-    """The most bytes of the GPU's memory that were taken in the block."""
+    """Largest use of GPU memory in the block."""
 
     bytes = 0
 
@@ -152,7 +152,7 @@ def _device() -> dict[str, Any]:
 
 
 def _copies(repeat: int) -> Iterator[tuple[str, float]]:
-    """Gigabytes in a second, each way, from memory that is pinned and from memory that is not."""
+    """Yield gigabytes per second, each way, for pinned and for pageable memory."""
     from cuda.bindings import runtime
 
     kinds = runtime.cudaMemcpyKind

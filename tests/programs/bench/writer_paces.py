@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asynchronous against synchronous writing by a service, over quotas, on a slow and on a fast storage.
+"""Asynchronous against synchronous writing by a service, by quota, to slow and to fast storage.
 
-Four producers stand for four tasks of Spark: each makes its rows at a pace of its own and writes one file. The slow
-storage takes each file's bytes at a fixed rate, as an object store does; the fast one is the disk.
+Four producers stand for four Spark tasks: each makes its rows at its own pace and writes one file. The slow storage
+accepts each file's bytes at a fixed rate, as an object store does; the fast one is the disk.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from updraft.v1.write_pb2 import Codec, Compression, Pace, ParquetOptions, Times
 
 MIB = 1 << 20
 PRODUCERS = 4
-# About 4 MiB, as the connector sends them; four of them are a row group, so that a file has many.
+# About 4 MiB, as the connector sends them. Four of them are a row group, so that a file has many row groups.
 BATCH_ROWS = 45_000
 ROW_GROUP_BYTES = 16 * MIB
-# What a task of Spark makes, and what one upload to an object store takes.
+# Typical rates of a Spark task and of one upload to an object store.
 PRODUCED_BYTES_PER_SECOND = 60_000_000
 SLOW_BYTES_PER_SECOND = 25_000_000
 FAST_BYTES_PER_SECOND = 1 << 40
@@ -51,7 +51,7 @@ _SCRIPT = REPOSITORY / "gpu-writer/tests/slow_writer.py"
 
 @dataclass
 class Service:
-    """A writer in a process of its own."""
+    """Writer in a process of its own."""
 
     process: subprocess.Popen[bytes]
     address: str
@@ -65,7 +65,7 @@ class Service:
 
 @contextmanager
 def service(directory: Path, quota_mib: int, bytes_per_second: int) -> Iterator[Service]:
-    """A writer that runs for the block."""
+    """Run a writer for the block."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     ready, told = directory / "ready.json", directory / "log"
@@ -86,7 +86,7 @@ def service(directory: Path, quota_mib: int, bytes_per_second: int) -> Iterator[
 
 
 def measure(directory: Path, quotas_mib: list[int], *, batches: int, repeat: int) -> Iterator[Measured]:
-    """All sinks, quotas and paces; the paces take turns on the same service."""
+    """Measure all sinks, quotas and paces; the paces take turns on the same service."""
     table = mixed(BATCH_ROWS)
     for sink, bytes_per_second in SINKS.items():
         with ExitStack() as stack:
@@ -127,7 +127,7 @@ def _run(entry: Measured, writer: Service, table: pa.Table, pace: Pace, batches:
 
 
 def _write(writer: Service, table: pa.Table, pace: Pace, *, batches: int) -> int:
-    """Let all producers write a file each at once; returns the files' bytes."""
+    """Let all producers write a file each at once; return the files' bytes."""
     sizes: list[int] = []
 
     def produce(number: int) -> None:

@@ -63,7 +63,7 @@ reader supports.
 
 
 def main() -> int:
-    """Write the page and copy the chart; 1 when nothing was measured."""
+    """Write the page and copy the chart; return 1 if nothing was measured."""
     measured = read(_MEASURED / "writer.json")
     if not measured:
         print("nothing is measured: run `make bench-writer` first")
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def page(measured: Sequence[Measured]) -> str:
-    """The page: what is wanted, then a table for each part of the benchmark."""
+    """Return the page: the targets, then a table for each part of the benchmark."""
     return _PAGE.format(
         runs=min(len(entry.wall_s) for entry in measured),
         paced_mb=max((entry.raw_bytes for entry in measured if entry.case.endswith("sink")), default=0) / 1e6,

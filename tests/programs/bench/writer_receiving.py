@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-receiving`: CPU seconds that a writer takes for each GB of batches, by its kinds of threads.
+"""`make bench-receiving`: CPU seconds that a writer takes for each GB of batches, by kind of thread.
 
 The files are cheap to encode and small (no codec, columns of few distinct values), so receiving dominates. Each client
 is a process that writes one file after the other into memory (/dev/shm). Clients are not counted.
@@ -32,7 +32,7 @@ _COLUMNS = 8
 _DISTINCT_VALUES = 12
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _ENCODER = "writer encode"
-# Python imports it before the writer. It gives the system the names of Python's threads, so that their CPU time can be
+# Python imports it before the writer. It tells the system the names of Python's threads, so that their CPU time can be
 # told apart.
 _NAMES_OF_THREADS = """
 import threading

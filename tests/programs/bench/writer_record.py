@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the writer's benchmark has measured, as it is kept in JSON."""
+"""Records of the writer's benchmark as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.programs.bench.record import Runs
 
 @dataclass
 class Measured(Runs):
-    """One variant of one case, run by run; `quota_mib` and `peak_bytes` are those of a service, where there is one."""
+    """Runs of one variant of one case; `quota_mib` and `peak_bytes` are those of the service, if there is one."""
 
     case: str
     variant: str
@@ -26,17 +26,17 @@ class Measured(Runs):
 
     @property
     def raw_mb_per_cpu_s(self) -> float:
-        """Raw megabytes for each second of CPU time."""
+        """Raw megabytes per second of CPU time."""
         return self.raw_bytes / 1e6 / self.median_cpu_s
 
     @property
     def peak_mib(self) -> float:
-        """The most memory beyond what the service had before, over all runs."""
+        """Largest growth of the service's memory over all runs."""
         return max(self.peak_bytes) / (1 << 20)
 
 
 def read(path: Path) -> list[Measured]:
-    """What a file has; nothing if there is none."""
+    """Return the records in a file; an empty list if it does not exist."""
     return [Measured(**entry) for entry in json.loads(path.read_text())] if path.exists() else []
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-gpu-service`: raw bytes that a writer service takes in a second, for 1, 4 and 8 clients and each encoder.
+"""`make bench-gpu-service`: raw bytes that a writer accepts per second, for 1, 4 and 8 clients and each encoder.
 
-Each client is a process that writes one file after the other into memory (/dev/shm), with what Spark asks for by
-default. The service's own CPU time and memory are measured with it. `--encoders stand-in,cpu` runs without a GPU: the
-stand-in copies instead of encoding, so that its CPU time is that of receiving, staging and storing.
+Each client is a process that writes one file after the other into memory (/dev/shm), with Spark's default options. The
+program also measures the service's own CPU time and memory. `--encoders stand-in,cpu` runs without a GPU: the stand-in
+copies instead of encoding, so that its CPU time is that of receiving, staging and storing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from updraft.client.writer import WriterClient
 from updraft.v1.write_pb2 import Compression, ParquetOptions, TimestampType
 
 _CLIENTS = (1, 4, 8)
-# Only this many clients write tables other than the mixed one.
+# The first table is written by all numbers of clients, the others only by the largest.
 _MIXES = ("other", "integers", "floats", "texts")
 _BATCH_BYTES = 8 << 20
 
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("build/bench/writer-service.json"))
     options = parser.parse_args()
     measured: list[dict[str, Any]] = []
-    # The stand-in is found there by the writer.
+    # The writer finds the stand-in there.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         found = tables(options.rows)
@@ -70,8 +70,8 @@ def _measured(encoder: str, clients: list[Connection], folder: Path, seconds: fl
     constants = {"updraft_writer.writer.find_engine": FoundDevice()} if is_stand_in else NOTHING
     with LocalWriter(folder, arguments=arguments, constants=constants) as writer:
         process, address = psutil.Process(writer.pid), writer.tcp_address
-        # The stand-in returns as many bytes as libcudf does for the mixed table, in pages without a real footer, so
-        # that they can have no checksums. `bench-writer-sink` measures those.
+        # The stand-in returns as many bytes as libcudf does for the mixed table. Its pages have no real footer, so they
+        # have no checksums; `bench-writer-sink` measures those.
         for mix in _MIXES[:1] if is_stand_in else _MIXES:
             for number in _CLIENTS if mix == _MIXES[0] else _CLIENTS[-1:]:
                 # The first run loads kernels and fills pools.

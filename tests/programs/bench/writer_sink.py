@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-writer-sink`: what a row group's way through the writer costs besides the encoding itself.
+"""`make bench-writer-sink`: cost of a row group's way through the writer, without the encoding itself.
 
-The device is a stand-in that copies (`copying_device`), so this runs without a GPU. The CPU's encoder is measured
-beside it. Seconds are CPU seconds of all threads.
+The device is a stand-in that copies (`copying_device`), so this runs without a GPU. The CPU's encoder is measured for
+comparison. Seconds are CPU seconds of all threads.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5, help="counted runs of each case (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("build/bench/writer-sink.json"))
     options = parser.parse_args()
-    # Chosen like the writer's, for the processes that measure.
+    # The measuring processes use the same allocator as the writer.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     measured = []
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         for name, table in _tables(options.rows):
             _store(table, Path(folder) / name)
             for encoder in _ENCODERS:
-                # A process of its own: what one case leaves to the allocator is not the next one's.
+                # Each case has its own process, so that freed memory does not affect the next one.
                 with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
                     measured.append(process.submit(_measured, folder, name, encoder, options.repeat).result())
     options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def _store(table: pa.Table, path: Path) -> None:
 def _measured(folder: str, name: str, encoder: str, repeat: int) -> dict[str, Any]:
     return_freed_memory()
     table = pa.ipc.open_file(pa.memory_map(f"{folder}/{name}")).read_all()
-    # Random integers stay as large as they are, in a codec that does not try them.
+    # Random integers do not compress, so they use no codec.
     fraction, codec = (1 / 7, "SNAPPY") if name == "mixed" else (1.0, "NONE")
     device = CopyingDevice(fraction, pins=encoder != "device without pinned memory")
     gpu = Gpu(device, DeviceAdmission(DeviceLimits(1 << 36)), Staging(device.pinned))
@@ -121,7 +121,7 @@ def _measured(folder: str, name: str, encoder: str, repeat: int) -> dict[str, An
 
 
 class _OtherThread:
-    """Thread that computes in Python: the share of its time in which it ran tells how long others held the lock."""
+    """Thread that computes in Python: its share of the time shows how long other threads held the lock."""
 
     def __init__(self) -> None:
         self.cpu_seconds = 0.0

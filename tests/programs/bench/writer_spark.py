@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same queries written by Spark's own Parquet writer and by `updraft-parquet` with direct delivery.
+"""Queries written by Spark's own Parquet writer and by `updraft-parquet` with direct delivery.
 
-One Spark and one writer on the same machine and disk, which reach each other over TCP, and over a Unix socket. CPU
-seconds are those of the driver, its JVM and the writer. A query of expressions makes its rows one by one and has a
-good part of the seconds itself; one of a stored table, as a job that partitions or compacts runs it, has batches from
-Spark's reader.
+One Spark and one writer run on the same machine and disk, and connect over TCP and over a Unix socket. CPU seconds are
+those of the driver, its JVM and the writer. A query of expressions makes its rows one by one and takes a good part of
+the time itself. A query of a stored table gets batches from Spark's reader, like a job that partitions or compacts.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ PARTITIONS = 4
 FORMATS = {"spark": "parquet", "updraft": "updraft-parquet", "updraft unix": "updraft-parquet"}
 _ENDPOINT = "spark.updraft.write.endpoint"
 QUOTA_MIB = 256
-# Of both, so that neither has larger row groups: what the quota leaves for each of two open files.
+# Applies to both, so that their row groups have the same size: the quota's share of each of two open files.
 ROW_GROUP_BYTES = (QUOTA_MIB << 20) // 8
-# Of a row as it lies in Arrow, about; what matters is that both write the same ones.
+# Approximate size of a row in Arrow; what matters is that both sides use the same value.
 _ROW_BYTES = 90
-# Of each format, until the JVM has compiled what the query runs.
+# Warm-up runs of each format, until the JVM has compiled what the query runs.
 _RUNS_BEFORE = 2
 _CONFS = {
     "spark.updraft.write.unsupported": "fail",
@@ -40,7 +39,7 @@ _CONFS = {
 
 
 def rows_of(spark: SparkSession, rows: int) -> DataFrame:
-    """The columns of the table `mixed`, made by Spark as it writes."""
+    """Return the columns of the table `mixed`, which Spark generates as it writes."""
     number, noise = F.col("id"), F.xxhash64("id")
     return spark.range(0, rows, 1, PARTITIONS).select(
         "id",
@@ -59,7 +58,7 @@ def rows_of(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def measure(directory: Path, *, rows: int, repeat: int) -> Iterator[Measured]:
-    """All in turn for each query."""
+    """Measure all variants in turn for each query."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     with LocalWriter(directory, arguments=["--quota-bytes", str(QUOTA_MIB << 20)]) as writer:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The price of syncing files: the same files by a writer that syncs them and by one that does not, on the same disk.
+"""Cost of syncing files: the same files by a writer that syncs them and by one that does not, on the same disk.
 
-Both run as users start them and take turns. Large files show what syncing costs for each byte, small ones what it costs
-for each file. A synced file is two syncs: its own and its directory's.
+Both run as users start them and take turns. Large files show the cost of syncing per byte, small ones the cost per
+file. Each synced file takes two syncs: its own and its directory's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VARIANTS = {"synced": "--sync-files", "unsynced": "--no-sync-files"}
 
 @dataclass(frozen=True)
 class Case:
-    """What each of the producers writes, one file after the other."""
+    """Files that each producer writes, one after the other."""
 
     name: str
     files: int
@@ -44,12 +44,12 @@ class Case:
 
 
 def cases(batches: int) -> list[Case]:
-    """Large files of so many batches each, and small ones."""
+    """Return a case with large files of `batches` batches and one with small files."""
     return [Case("large files", 1, batches, BATCH_ROWS), Case("small files", batches, 1, 1000)]
 
 
 def measure(directory: Path, *, batches: int, repeat: int) -> Iterator[Measured]:
-    """All cases; the first run of each is not counted."""
+    """Measure all cases; the first run of each does not count."""
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         writers = {
@@ -58,7 +58,7 @@ def measure(directory: Path, *, batches: int, repeat: int) -> Iterator[Measured]
         for case in cases(batches):
             table = mixed(case.batch_rows)
             raw_bytes = case.all_files * case.batches * table.nbytes
-            # The other one begins each time: the first has to write back what came before it.
+            # The sides alternate in going first, since the first also waits for earlier data to be written back.
             measured = {name: Measured(f"{case.name} x {case.all_files}", name, raw_bytes) for name in VARIANTS}
             for run, names in enumerate(itertools.islice(itertools.cycle(_orders()), repeat + 1)):
                 for name in names:
@@ -84,7 +84,7 @@ def _run(measured: Measured, writer: LocalWriter, root: Path, case: Case, table:
 
 
 def _write(address: str, root: Path, case: Case, table: pa.Table) -> int:
-    """Let all producers write their files at once; returns the files' bytes."""
+    """Let all producers write their files at once; return the files' bytes."""
     sizes: list[int] = []
 
     def produce(number: int) -> None:

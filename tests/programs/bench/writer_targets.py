@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the writer has to be, by what its benchmark measured: ratios, and how large they have to be."""
+"""Targets of the writer's benchmark: measured ratios and the least values that they must reach."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.programs.bench.writer_record import Measured
 _ASYNCHRONOUS = 1.3
 _SPARK = 1.5
 _ENCODER = 1.7
-# Without delta encodings, integers and texts take longer, and more bytes.
+# Without delta encodings, integers and texts take more time and more bytes.
 _COMPATIBLE_ENCODER = 1.3
 
 
 @dataclass(frozen=True)
 class Promise:
-    """A ratio that was measured and the least that it has to be."""
+    """Measured ratio and its least value."""
 
     title: str
     ratio: float
@@ -29,7 +29,7 @@ class Promise:
 
 
 def promises(measured: Sequence[Measured]) -> Iterator[Promise]:
-    """Whether asynchronous beats synchronous, the writer beats Spark's own, and the encoder beats pyarrow's default."""
+    """Yield the promises: asynchronous over synchronous, the writer over Spark's, ours over pyarrow's default."""
     for (case, quota_mib), found in variants(measured).items():
         match case.split():
             case ["slow", "sink"]:
@@ -39,7 +39,7 @@ def promises(measured: Sequence[Measured]) -> Iterator[Promise]:
                 for variant, way in (("updraft", "TCP"), ("updraft unix", "a Unix socket")):
                     ratio = found["spark"].median_wall_s / found[variant].median_wall_s
                     yield Promise(f"against Spark's own Parquet writer, {case}, over {way}", ratio, _SPARK)
-            # Snappy is what pyarrow's own default compresses with.
+            # Snappy is pyarrow's own default codec.
             case ["mixed", "snappy"]:
                 for variant, encodings, target in (
                     ("compact", "compact encodings", _ENCODER),
@@ -52,12 +52,12 @@ def promises(measured: Sequence[Measured]) -> Iterator[Promise]:
 
 
 def _speed_up(base: Measured, ours: Measured) -> float:
-    # A file that is larger would be no answer to how fast.
+    # Speed at the price of a larger file does not count.
     return base.median_cpu_s / ours.median_cpu_s if ours.file_bytes <= base.file_bytes else 0.0
 
 
 def variants(measured: Sequence[Measured]) -> dict[tuple[str, int], dict[str, Measured]]:
-    """The variants of each case and quota by name, in the order in which they were measured."""
+    """Return the variants of each case and quota by name, in the order of measurement."""
     found: dict[tuple[str, int], dict[str, Measured]] = {}
     for entry in measured:
         found.setdefault((entry.case, entry.quota_mib), {})[entry.variant] = entry

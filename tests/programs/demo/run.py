@@ -39,7 +39,7 @@ _WORKERS = 2
 
 @dataclass
 class Side:
-    """One way to run the job, and what came of it."""
+    """One way to run the job, and its results."""
 
     name: str
     confs: Mapping[str, str]
@@ -50,7 +50,7 @@ class Side:
 
     @property
     def rows_per_second(self) -> float:
-        """Of the median run, per flight."""
+        """Flights per second in the median run."""
         return _FLIGHTS / statistics.median(self.seconds)
 
 
@@ -58,7 +58,7 @@ _FLIGHTS = 336_776
 
 
 def main() -> int:
-    """Run the demo; 1 when the two answers differ."""
+    """Run the demo; return 1 if the two answers differ."""
     options = _options()
     signal.signal(signal.SIGTERM, _end)
     warnings.filterwarnings("ignore", module="pyspark")
@@ -168,14 +168,14 @@ def _report(stock: Side, updraft: Side, killed: list[int]) -> int:
 
 
 def _udf_lines(plan: str) -> list[str]:
-    """The lines of the final plan that name a Python operator."""
+    """Return the lines of the final plan that name a Python operator."""
     final = plan.split("== Initial Plan ==")[0]
     names = ("Flight", "EvalPython", "MapIn")
     return [line.strip(" +-:|") for line in final.splitlines() if any(name in line for name in names)]
 
 
 def _tasks(spark: SparkSession) -> str:
-    """Finished tasks of what runs now."""
+    """Return the numbers of finished tasks in the active stages."""
     tracker = spark.sparkContext.statusTracker()
     stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
     return "  ".join(f"stage {info.name.split(' at ')[0]}: {info.numCompletedTasks}/{info.numTasks}" for info in stages)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the demo shows while it works: one live line on a terminal, one line per step elsewhere."""
+"""Progress of the demo: one live line on a terminal, one line per step elsewhere."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def _styled(text: str, code: str) -> str:
 
 
 def heading(text: str) -> None:
-    """Start a part."""
+    """Print the heading of a part."""
     print(f"\n{_styled(text, '1')}", flush=True)
 
 
 def line(text: str) -> None:
-    """One line of a part."""
+    """Print one line of a part."""
     print(f"  {text}", flush=True)
 
 
 def bar(value: float, largest: float, width: int = 28) -> str:
-    """A bar whose length shows a share of the largest value."""
+    """Return a bar whose length shows a share of the largest value."""
     return "█" * max(1, round(width * value / largest))
 
 
 def rows(header: Sequence[str], body: Sequence[Sequence[object]]) -> None:
-    """A small table: the first column to the left, the others to the right."""
+    """Print a small table: the first column left-aligned, the others right-aligned."""
     cells = [list(header), *[[str(cell) for cell in row] for row in body]]
     widths = [max(len(row[index]) for row in cells) for index in range(len(header))]
     for number, row in enumerate(cells):
@@ -46,7 +46,7 @@ def rows(header: Sequence[str], body: Sequence[Sequence[object]]) -> None:
 
 @contextmanager
 def working(what: str, progress: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """Show that something runs, and for how long; `progress` is asked for a few words several times a second."""
+    """Show that something runs, and for how long; call `progress` several times a second for a few words."""
     done = threading.Event()
     started = time.monotonic()
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make fuzz`: hostile bytes against everything that reads a client's, a worker's or a stranger's."""
+"""`make fuzz`: hostile bytes for everything that reads input from a client, a worker or a stranger."""

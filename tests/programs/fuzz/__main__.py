@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make fuzz`: hostile bytes against everything that reads a client's, a worker's or a stranger's.
+"""`make fuzz`: hostile bytes for everything that reads input from a client, a worker or a stranger.
 
-Each target makes inputs, valid ones changed or ones at the edges of what their schema allows, and reads them as the
-service does. A finding is an error that is not the sender's, a read that takes longer than an event loop may stand
-still, or one that grows the process beyond a bound. The input is written to a file: mend the reader, then move the
-file to tests/programs/fuzz/findings, which `make check` reads again. A crash ends this process: run the seed that it
-printed again.
+Each target makes inputs, by changing valid ones or by going to the limits of their schema, and reads them as the
+service does. A finding is an error that does not blame the sender, a read that takes longer than an event loop may
+stall, or one that grows the process beyond a bound. The input is written to a file: fix the reader, then move the file
+to tests/programs/fuzz/findings, which `make check` reads again. A crash ends this process: run the printed seed again.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ FINDINGS = Path(__file__).with_name("findings")
 
 _NEW_FINDINGS = BUILD / "fuzz"
 _CORPUS = BUILD / "fuzz-corpus"
-# Inputs have a few KiB. CPU seconds: what else the machine does is no stall.
+# Inputs have a few KiB. These are CPU seconds, so that other load on the machine does not count as a stall.
 _STALL_SECONDS = 1.0
 _MOST_GROWTH_BYTES = 256 << 20
 _HANG_SECONDS = 90.0
@@ -44,11 +43,11 @@ _CLEAR_REFS, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 class Finding(Exception):  # noqa: N818 - what is looked for
-    """Raised for an input that a reader does not stand; the message says what it did."""
+    """Raised for an input that a reader does not handle; the message says what the reader did."""
 
 
 def main() -> int:
-    """Read hostile bytes for a time; 1 when there was a finding."""
+    """Read hostile bytes for a time; return 1 if there was a finding."""
     options = _options()
     faulthandler.enable()
     _say(f"seed {options.seed}, {options.seconds:g} seconds for each of {len(options.targets)} targets")
@@ -73,7 +72,7 @@ def _guided(options: argparse.Namespace) -> int:
 
 
 def read(target: Target, pieces: Pieces) -> None:
-    """Read one input; raises Finding."""
+    """Read one input; raise Finding."""
     memory_bytes, started = _reset_peak_bytes(), time.thread_time()
     try:
         target.read(pieces)
@@ -88,15 +87,15 @@ def read(target: Target, pieces: Pieces) -> None:
 
 
 def saved(path: Path) -> tuple[Target, Pieces]:
-    """The finding in a file, and whose it is."""
+    """Return the target and the input of the finding in a file."""
     stored = json.loads(path.read_text())
     target = next(target for target in TARGETS if target.name == stored["target"])
     return target, [base64.b64decode(piece) for piece in stored["pieces"]]
 
 
 def _campaign(target: Target, seed: int, seconds: float) -> Path | None:
-    """Read inputs of one target until the time is over or there is a finding; the finding's file."""
-    # What waits takes no processor time: a reader that hangs says where, and ends the campaign.
+    """Read inputs of one target until the time is over or there is a finding; return the finding's file."""
+    # Waiting takes no CPU time: if a reader hangs, this prints where and ends the campaign.
     faulthandler.dump_traceback_later(seconds + _HANG_SECONDS, exit=True)
     first_bytes, slowest_seconds, runs = _reset_peak_bytes(), 0.0, 0
     began = told = time.monotonic()
@@ -104,7 +103,7 @@ def _campaign(target: Target, seed: int, seconds: float) -> Path | None:
         if now - told > _PROGRESS_SECONDS:
             told = now
             _say(f"{target.name}: {runs:,} inputs so far")
-        # Each input has a generator of its own: the one that failed can be had again without those before it.
+        # Each input has its own generator, so that a failing one can be repeated without those before it.
         pieces = target.make(random.Random(f"{seed} {target.name} {runs}"))
         started = time.thread_time()
         try:
@@ -120,7 +119,7 @@ def _campaign(target: Target, seed: int, seconds: float) -> Path | None:
 
 
 def save(target: Target, pieces: Pieces, name: str, what: str) -> Path:
-    """Write a finding down; its file."""
+    """Write a finding to a file; return its path."""
     _NEW_FINDINGS.mkdir(parents=True, exist_ok=True)
     path = _NEW_FINDINGS / f"{target.name.replace(' ', '-')}-{name}.json"
     encoded = [base64.b64encode(piece).decode() for piece in pieces]
@@ -129,7 +128,7 @@ def save(target: Target, pieces: Pieces, name: str, what: str) -> Path:
 
 
 def _reset_peak_bytes() -> int:
-    """Memory of this process now, which counts as its peak from here on: an earlier peak would hide growth."""
+    """Return this process's memory and reset its peak to it, because an earlier peak would hide growth."""
     _CLEAR_REFS.write_text("5")
     return _peak_bytes()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow's messages as the Python services take them: batches of one wide schema, and of schemas made at random."""
+"""Arrow messages as the Python services accept them: batches of one wide schema, and of random schemas."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ _MOST_ROWS = 8
 
 
 def pieces_of(batch: pa.RecordBatch) -> Pieces:
-    """Header of the schema, header of the batch, body of the batch."""
+    """Return the header of the schema, and the header and body of the batch."""
     schema, message = pa.ipc.read_message(batch.schema.serialize()), pa.ipc.read_message(batch.serialize())
     return [schema.metadata.to_pybytes(), message.metadata.to_pybytes(), message.body.to_pybytes()]
 
 
 def changed_batch(chance: random.Random) -> Pieces:
-    """A schema and a batch; one of the headers or the body changed, in some of them nothing."""
+    """Return a schema and a batch; usually one of the headers or the body is changed."""
     batch = _BATCH if chance.random() < 0.5 else random_batch(chance)
     pieces = pieces_of(batch)
     if chance.random() < 0.9:
@@ -77,7 +77,7 @@ def changed_batch(chance: random.Random) -> Pieces:
 
 
 def changed_dictionaries(chance: random.Random) -> Pieces:
-    """Headers and bodies of a schema, dictionaries and batches; one of them changed, in some of them nothing."""
+    """Return the headers and bodies of a schema, dictionaries and batches; usually one of them is changed."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _CODED[0].schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as out:
         for batch in _CODED:
@@ -93,7 +93,7 @@ def changed_dictionaries(chance: random.Random) -> Pieces:
 
 
 def random_batch(chance: random.Random) -> pa.RecordBatch:
-    """A few rows of types that nest at random, all of their values null or empty."""
+    """Return a few rows of randomly nested types; all values are null or empty."""
     names = [chance.choice(("a", "", "a.b", "ü" * 40)) + str(column) for column in range(chance.randrange(1, 4))]
     rows = chance.randrange(_MOST_ROWS + 1)
     return pa.RecordBatch.from_arrays([_random_column(chance, rows) for _ in names], names)
@@ -102,7 +102,7 @@ def random_batch(chance: random.Random) -> pa.RecordBatch:
 def _random_column(chance: random.Random, rows: int) -> pa.Array:
     while True:
         column = pa.nulls(rows, _random_type(chance, _MOST_DEPTH))
-        # Arrow makes some that are not valid, such as a run-end-encoded one with nulls below a list.
+        # Arrow makes some invalid ones, such as a run-end-encoded column with nulls below a list.
         with contextlib.suppress(pa.ArrowInvalid):
             column.validate()
             return column

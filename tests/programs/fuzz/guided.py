@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One target of `make fuzz` under libFuzzer: inputs that reach new code are kept and changed further.
+"""One target of `make fuzz` under libFuzzer, which keeps inputs that reach new code and changes them further.
 
-A process of its own for each target, which libFuzzer ends: `python -m tests.programs.fuzz --guided` starts them.
+Each target has its own process, which libFuzzer ends: `python -m tests.programs.fuzz --guided` starts them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pathlib import Path
 _SEEDS = 64
 _MOST_BYTES = 1 << 16
 _LENGTH_BYTES = 4
-# Of libFuzzer's own, beyond those of the campaign: for a reader that does not come back at all.
+# libFuzzer's own limit, beyond those of the campaign, for a reader that never returns.
 _HANG_SECONDS = 60
 _MOST_MEBIBYTES = 4096
 
 
 def framed(pieces: list[bytes]) -> bytes:
-    """Pieces as the one text that libFuzzer changes: all but the last with their length before them."""
+    """Join pieces into one input for libFuzzer; each but the last has its length as a prefix."""
     return b"".join(len(piece).to_bytes(_LENGTH_BYTES, "little") + piece for piece in pieces[:-1]) + pieces[-1]
 
 
 def unframed(data: bytes, count: int) -> list[bytes]:
-    """The inverse of `framed`; whatever the bytes are, they are `count` pieces."""
+    """Split any bytes into `count` pieces: the inverse of `framed`."""
     pieces = []
     for _ in range(count - 1):
         length = int.from_bytes(data[:_LENGTH_BYTES], "little")
@@ -38,7 +38,7 @@ def unframed(data: bytes, count: int) -> list[bytes]:
 
 
 def guide(name: str, seed: int, seconds: float, corpus: Path) -> tuple[str, bool]:
-    """Fuzz a target in a child; what it came to, and whether there was a finding."""
+    """Fuzz a target in a child process; return a summary, and whether there was a finding."""
     command = [sys.executable, "-m", "tests.programs.fuzz.guided", name, str(seed), f"{seconds:.0f}", str(corpus)]
     ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     said = ended.stdout + ended.stderr
@@ -49,11 +49,11 @@ def guide(name: str, seed: int, seconds: float, corpus: Path) -> tuple[str, bool
 
 
 def main() -> None:
-    """Fuzz the target that the arguments name, until libFuzzer ends the process; 1 on a finding."""
+    """Fuzz the target that the arguments name until libFuzzer ends the process; exit with 1 on a finding."""
     name, seed, seconds, corpus = sys.argv[1], int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
     import atheris
 
-    # What is imported from here on says which of its lines are reached.
+    # Only modules imported from here on report coverage.
     with atheris.instrument_imports(
         include=["updraft", "updraft_server", "updraft_writer"], enable_loader_override=False
     ):

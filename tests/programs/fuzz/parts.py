@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches in parts: sequences of messages, honest ones and those that were changed, as one text of a fuzzed input."""
+"""Batches in parts: sequences of messages, valid or changed, as one text of a fuzzed input."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _Messages: TypeAlias = list[_Message]
 
 
 def parted_batches(metadata: Metadata, chance: random.Random) -> Pieces:
-    """The header of a schema, and the messages that follow it as one text; a writer's have asks before the batches."""
+    """Return a schema's header and the messages after it as one text; a writer's messages have asks before batches."""
     schema, header, body = _batch(chance)
     rows = _rows(schema, header, body)
     messages: _Messages = []
@@ -63,7 +63,7 @@ def parted_batches(metadata: Metadata, chance: random.Random) -> Pieces:
 
 
 def messages_in(text: bytes) -> Iterator[bytes]:
-    """The messages of a text, whatever it is."""
+    """Yield the messages of any text."""
     while text:
         length = int.from_bytes(text[:_LENGTH_BYTES], "little")
         yield text[_LENGTH_BYTES : _LENGTH_BYTES + length]
@@ -71,7 +71,7 @@ def messages_in(text: bytes) -> Iterator[bytes]:
 
 
 def _batch(chance: random.Random) -> Pieces:
-    """Header of the schema, header and body of a batch: most are valid, a few of them large."""
+    """Return the header of a schema, and the header and body of a batch: most are valid, a few of them large."""
     if chance.random() < 0.5:
         return changed_batch(chance)
     size_bytes = _LARGE_BYTES if chance.random() < 0.02 else chance.randrange(20_000)
@@ -79,7 +79,7 @@ def _batch(chance: random.Random) -> Pieces:
 
 
 def _rows(schema: bytes, header: bytes, body: bytes) -> int:
-    """What an honest finish counts; 0 where the batch is none."""
+    """Return the number of rows for a correct finish; 0 if the batch is not valid."""
     try:
         prefixed = [b"\xff\xff\xff\xff" + len(piece).to_bytes(4, "little") + piece for piece in (schema, header)]
         stream = pa.ipc.open_stream(pa.py_buffer(prefixed[0] + prefixed[1] + body))
@@ -101,7 +101,7 @@ def _finish(batches: int, rows: int) -> _Message:
 
 
 def _says_another_size(messages: _Messages, chance: random.Random) -> _Messages:
-    """In one part, or in all of them."""
+    """Change the size in one part or in all of them."""
     size_bytes, everywhere = _any_size(messages, chance), chance.random() < 0.5
     return _with_parts(messages, chance, everywhere, lambda part: BatchPart(body_bytes=size_bytes, offset=part.offset))
 

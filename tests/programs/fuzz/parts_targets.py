@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker and a writer read of batches that come in parts: whole exchanges, from the schema to the end."""
+"""Fuzz targets for batches in parts, read by a worker and a writer: whole exchanges, from the schema to the end."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from updraft_writer.request import with_schema
 from updraft_writer.row_groups import reserved_bytes
 from updraft_writer.settings import ServeSettings
 
-# As services are without any settings: so much may be claimed.
+# Default limits of the services.
 _BATCH_BYTES, _QUOTA_BYTES = 1 << 30, 4 << 30
 _ASSIGNMENT = Assignment(max_batch_bytes=_BATCH_BYTES, max_batch_bytes_setting="--max-batch-bytes")
-# Of the event loop, until whoever has asked for credit has it. An ask is a few bytes long.
+# Turns of the event loop until a client that asked for credit has it. An ask is a few bytes long.
 _TURNS_UNTIL_CREDIT, _MOST_BYTES_OF_AN_ASK = 4, 32
 
 
 class _Frames(Channel):
-    """A worker's channel whose frames are all there; what the worker sends goes nowhere."""
+    """Worker's channel with all frames at hand; it drops what the worker sends."""
 
     def __init__(self, frames: bytes) -> None:
         ours, theirs = socket.socketpair()
@@ -56,7 +56,7 @@ class _Frames(Channel):
         self._frames = io.BytesIO(frames)
 
     def send(self, *_frame: Any) -> None:
-        """Forget it."""
+        """Drop the frame."""
 
     def _fill(self, pieces: list[memoryview]) -> None:
         for piece in pieces:
@@ -73,7 +73,7 @@ def _read_by_a_worker(pieces: Pieces) -> None:
 
 
 def _relayed(pieces: Pieces) -> bytes:
-    """The frames that a front makes of an input, up to the first message that it refuses."""
+    """Return the frames that a front makes of an input, up to the first message that it refuses."""
     frames = encode(FrameKind.COMMAND, b"", pieces[0])
     with contextlib.suppress(UpdraftError, FrameError):
         for message in messages_in(pieces[1]):
@@ -88,14 +88,14 @@ def _is_heard_by_the_front_alone(fields: FlightFields) -> bool:
 
 
 class _Client:
-    """A client that waits for credit, and reads all that it is told."""
+    """Client that waits for credit, and drops all replies."""
 
     def __init__(self, messages: Iterable[bytes]) -> None:
         self._messages = deque(messages)
         self._last = b""
 
     async def read(self) -> bytes | None:
-        """The next message."""
+        """Return the next message; None at the end."""
         if len(self._last) <= _MOST_BYTES_OF_AN_ASK:
             for _ in range(_TURNS_UNTIL_CREDIT):
                 await asyncio.sleep(0)
@@ -103,18 +103,18 @@ class _Client:
         return self._last or None
 
     def expect_bodies(self, _sizes_bytes: Sequence[int]) -> None:
-        """Nothing: it gives what it has."""
+        """Do nothing: all bodies are at hand."""
 
     def stop_reading(self, then: Callable[[], None]) -> None:
         """Call `then` at once: no body is being written."""
         then()
 
     async def write(self, _message: bytes) -> None:
-        """Forget it."""
+        """Drop the message."""
 
 
 class _File:
-    """An open file that is content with what comes."""
+    """Open file that accepts everything."""
 
     def __init__(self) -> None:
         self.progress = Progress()
@@ -122,7 +122,7 @@ class _File:
         self.error = None
 
     def add(self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int, claims: Claims) -> None:
-        """Take a batch, for which enough has to be reserved."""
+        """Take a batch, and check its reservation."""
         assert reservation.held_bytes == reserved_bytes(raw_bytes) + claims.unbacked_bytes
         assert claims is NO_CLAIMS or claims.unbacked_bytes >= 0
         self.progress.batches += 1
@@ -130,7 +130,7 @@ class _File:
         reservation.release()
 
     async def finish(self) -> Footer:
-        """Nothing is written."""
+        """Return a footer without writing anything."""
         return Footer(row_groups=0, rows=self.progress.rows)
 
 
@@ -140,7 +140,7 @@ def _settings() -> ServeSettings:
 
 
 async def _write(pieces: Pieces) -> None:
-    """An exchange from the schema to the end; all of the quota has to be free again."""
+    """Run an exchange from the schema to the end; all of the quota has to be free afterwards."""
     command = write_pb2.WriteCommand(
         protocol_version=PROTOCOL_VERSION,
         delivery=write_pb2.Delivery.DELIVERY_RETURN,

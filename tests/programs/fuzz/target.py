@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is fuzzed: a reader of bytes, and how bytes are made that come close to what it expects."""
+"""Fuzz target: a reader of bytes, and a generator of inputs that are almost valid."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 Pieces = list[bytes]
-"""One input: the parts that its reader takes."""
+"""Parts of one input, as its reader takes them."""
 
 _INTERESTING = (0, 1, 0x7F, 0x80, 0xFF)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A reader that hostile bytes reach."""
+    """Reader that hostile bytes can reach."""
 
     name: str
     make: Callable[[random.Random], Pieces]
-    """An input: a valid one, changed, or one that was made to a pattern."""
+    """Makes an input: a changed valid one, or one that follows a pattern."""
     read: Callable[[Pieces], None]
-    """Reads an input as the service does; what it raises is a finding."""
+    """Reads an input as the service does; an exception is a finding."""
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
-    """Some bytes changed, cut out, doubled or cut off."""
+    """Change, delete, duplicate or cut off some of the bytes."""
     changed = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 4, 16))):
         if not changed:
@@ -50,7 +50,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 
 
 def number(chance: random.Random, bits: int = 64) -> int:
-    """A signed number: often at an edge, else of any size."""
+    """Return a signed number, often at a limit."""
     edge = 1 << (bits - 1)
     if chance.random() < 0.5:
         return chance.choice((0, 1, -1, 2, edge - 1, -edge, edge // 2))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What services read of strangers who present tokens, and of whoever publishes the keys for them."""
+"""Fuzz targets for tokens from strangers, and for published keys."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _KnownKeys:
     current: Keys | None = parse_keys(_KEY_SET)
 
     def refresh(self) -> None:
-        """Nothing has changed."""
+        """Do nothing: the keys do not change."""
 
 
 def _odd(chance: random.Random) -> Any:
@@ -92,7 +92,7 @@ def _read_key_set(pieces: Pieces) -> None:
 
 
 def _token(chance: random.Random) -> Pieces:
-    """What is signed, whether that is right, and what is appended."""
+    """Return a signed token whose header or claims may be wrong, and a changed copy of it."""
     now = int(time.time())
     header: dict[str, Any] = {"alg": "ES256", "kid": "ec", "typ": "JWT"}
     claims: dict[str, Any] = {
@@ -122,9 +122,9 @@ def _read_token(pieces: Pieces) -> None:
         with contextlib.suppress(UpdraftError):
             identity = tokens.identity(token.decode("latin-1"))
             assert identity.tenant
-            # It goes into messages, headers and records.
+            # The tenant goes into messages, headers and records.
             assert identity.tenant.encode()
-            # The same bytes may be written in several ways.
+            # Base64 can encode the same bytes in several ways.
             assert [_decoded(part) for part in token.split(b".")] == [_decoded(part) for part in signed.split(b".")]
 
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make soak`: Spark jobs over UDFs and writes, whose every row is checked, while something is killed every second.
+"""`make soak`: Spark jobs with UDFs and writes, whose rows are all checked, while a process is killed every second.
 
-Workers, zygote, front, writer and executors are killed; a pool or writer that ends is started again, as a platform
-does. Pools load their functions again all the time (SIGUSR2). With `--rolling` nothing is killed: two pools and two
-writers behind one address each are restarted in turn, in order, and no job may fail. Rows and files describe
-themselves, and the checker of the simulator looks at them (tests/support/invariants.py). Ends with status 1 if an
-invariant is violated, if memory, descriptors or disk grow, and if nothing was proved: a job never answered, or one kind
-of process was never killed.
+The soak kills workers, zygotes, fronts, writers and executors. It restarts a pool or writer that ends, as a platform
+does, and reloads the functions of the pools every 15 seconds (SIGUSR2). With `--rolling` it kills nothing: it restarts
+two pools and two writers in turn, each pair behind one address, and no job may fail. Rows and files describe
+themselves, and the simulator's checker (tests/support/invariants.py) checks them. The exit status is 1 if an invariant
+is violated, if memory, descriptors or disk grow, if a job never answered, or if one kind of process was never killed.
 """
 
 from __future__ import annotations
@@ -46,19 +45,19 @@ from tests.workers.sides import LAUNCHER, PLUGIN
 
 _WORKERS = 2
 _ROLL_EVERY_SECONDS = 5.0
-# Longer than a zygote takes to load, so that most reloads end; others meet a kill.
+# A zygote takes less time to load, so most reloads finish; a kill interrupts the others.
 _RELOAD_EVERY_SECONDS = 15.0
 _QUOTA_BYTES = 256 << 20
-# Longer than services need to notice that the executors of the last job are gone.
+# Services notice within this time that the executors of the last job are gone.
 _SETTLING_SECONDS = 60.0
-# A job takes seconds, and some minutes if its executors are killed again and again. A longer one hangs.
+# A job takes seconds, or a few minutes if its executors are killed repeatedly. A longer one hangs.
 _LONGEST_JOB_SECONDS = 900.0
-# A task that meets one killed process after another is Spark's to try again, as often as it takes.
+# Spark retries a task that meets one killed process after another, without a limit.
 _PATIENT = {
     "spark.task.maxFailures": "1000",
     "spark.stage.maxConsecutiveAttempts": "1000",
     "spark.deploy.maxExecutorRetries": "-1",
-    # What ran in Spark's own workers would show nothing.
+    # A function that falls back to Spark's own workers would prove nothing.
     "spark.updraft.udf.unsupported": "fail",
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -67,18 +66,18 @@ _PATIENT = {
 
 
 def main() -> int:
-    """Run the jobs until the time is over; 1 on any violation."""
+    """Run the jobs until the time is over; return 1 on any violation."""
     options = _options()
     warnings.filterwarnings("ignore", module="pyspark")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     use_connector_jar(options.jar)
-    # Not pytest's directory: the path of a Unix socket has to be short.
+    # The path of a Unix socket has to be short, so this is not pytest's directory.
     directory = Path(tempfile.mkdtemp(prefix="soak-"))
     data, runtime = directory / "data", directory / "run"
     data.mkdir()
     runtime.mkdir()
-    # Here everything is that the services write, with what one leaves behind that was killed. Spark's own files are
-    # elsewhere: it keeps the work directory of every executor until the application ends.
+    # All files of the services, including those that killed processes leave behind, are in this directory. Spark's
+    # files are elsewhere, because it keeps the work directory of every executor until the application ends.
     os.environ["TMPDIR"] = tempfile.tempdir = str(runtime)
     count = 2 if options.rolling else 1
     pools = Place(directory / "pool.sock", lambda: LocalPool(workers=_WORKERS), count)
@@ -128,7 +127,7 @@ class _Soak:
                     with self._bounded(f"job {number}, {name},"):
                         self._rows[name] += job(Job(self._spark, number, self._data), self._invariants)
                     self._done[name] += 1
-                # Of a collected Arrow table PySpark hands on what Py4J raises, as where no pool answers a plan.
+                # PySpark lets Py4J's error through for a collected Arrow table, and if no pool answers while it plans.
                 except (PySparkException, Py4JJavaError) as error:
                     self._failed.append(f"{name}: {_reason(error)}")
                 self._say(number + 1, deadline)
@@ -137,7 +136,7 @@ class _Soak:
 
     @contextlib.contextmanager
     def _bounded(self, what: str) -> Iterator[None]:
-        """Cancel a job that takes too long, which violates an invariant."""
+        """Cancel a job that takes too long, and report a violation."""
         began = time.monotonic()
         limit = threading.Timer(_LONGEST_JOB_SECONDS, self._spark.sparkContext.cancelAllJobs)
         limit.start()
@@ -156,13 +155,13 @@ class _Soak:
                     self._invariants.holds(name, status["peak_bytes"], status["quota_bytes"])
 
     def _settle(self) -> None:
-        """Wait until no service has anything to do, and check that none still counts anything."""
+        """Wait until every service is idle, and check that its counts are zero."""
         for name, service in self._services():
             counts: dict[str, float] = {"no answer": 1}
             until_seconds = time.monotonic() + _SETTLING_SECONDS
             while any(counts.values()) and time.monotonic() < until_seconds:
                 time.sleep(0.5)
-                # A service ends with the thread that has started it.
+                # The kernel ends a service together with the thread that started it.
                 self._keep()
                 try:
                     counts = _left(service)
@@ -209,7 +208,6 @@ class _Soak:
             print("\n".join(f"  {reason}" for reason in reasons[:5]))
         violations = violated(
             self._violations,
-            # Whatever never answered was not tested.
             unanswered=[name for name, done in self._done.items() if not done],
             growing=self._trend.growing(),
             troubles=troubles,
@@ -229,20 +227,20 @@ def violated(
     failed_jobs: int,
     never_killed: Iterable[str],
 ) -> list[str]:
-    """What a soak must not show, in words; nothing if it was a good one.
+    """Return the failures of a soak in words; the list is empty if the soak passed.
 
     Args:
-        violations: Of the invariants of rows, files and memory.
+        violations: Violated invariants of rows, files and memory.
         unanswered: Jobs that never answered.
-        growing: What was not flat.
-        troubles: The threads beside the jobs that could not do what they should.
-        failed_jobs: Those that had no reason to fail: under kills a job that fails with an error has told no lie.
-        never_killed: Processes that were to be killed.
+        growing: Measurements that grew.
+        troubles: Background threads that reported errors.
+        failed_jobs: Number of failed jobs; 0 under kills, where a job may fail with an error.
+        never_killed: Kinds of processes that should have been killed but never were.
     """
     found = ["invariants"] if violations else []
     found += [f"no answer of {name}" for name in unanswered]
     found += growing
-    # What is started under kills may be killed as it starts, and is started again.
+    # Errors of "starts" do not count: a kill may hit a service as it starts, and it is restarted.
     found += sorted({*troubles} & {"kills", "restarts", "reloads"})
     found += ["failed jobs"] if failed_jobs else []
     return found + [f"no kill of a {victim}" for victim in never_killed]
@@ -253,7 +251,7 @@ def _spark(options: argparse.Namespace, pools: Place, writers: Place) -> Iterato
     conf = {
         **_PATIENT,
         "spark.master": options.master,
-        # Executors are killed so often that most of their work is their start.
+        # Kills are so frequent that executors spend most of their time starting.
         "spark.executor.extraJavaOptions": SHORT_LIVED_JVM,
         ENABLED: "true",
         "spark.updraft.udf.tenant": TENANT,
@@ -270,7 +268,7 @@ def _spark(options: argparse.Namespace, pools: Place, writers: Place) -> Iterato
 
 
 def _left(service: LocalPool | LocalWriter) -> dict[str, float]:
-    """Return what a service still counts; nothing once it has given everything back."""
+    """Return the counts of a service that is not idle yet; all are zero once it has released everything."""
     if isinstance(service, LocalWriter):
         status = _writer_status(service)
         return {name: status[name] for name in ("open_files", "held_bytes", "reservations", "batches_waiting")}
@@ -287,7 +285,7 @@ def _writer_status(writer: LocalWriter) -> dict[str, float]:
 
 
 def _address(service: LocalPool | LocalWriter) -> str:
-    # A process that replaces a killed one listens on another TCP port.
+    # A replacement for a killed process listens on another TCP port.
     return f"unix:{service.unix_socket}"
 
 
@@ -303,7 +301,7 @@ def _options() -> argparse.Namespace:
 
 
 def _reason(error: PySparkException | Py4JJavaError) -> str:
-    """Its first line, or that of what caused it in the JVM."""
+    """Return the first line of the error, or of its cause in the JVM."""
     text = str(error)
     _, _, caused = text.partition("Caused by: ")
     return (caused or text).splitlines()[0][:300]

@@ -32,7 +32,7 @@ _ANSWER = "tenant string, application string, task bigint, number bigint, value 
 
 
 class Job:
-    """Job of an application of its own, with everything that its rows must show."""
+    """One job of the soak. It runs as an application of its own, which its rows must carry."""
 
     def __init__(self, spark: SparkSession, number: int, directory: Path) -> None:
         self.spark = spark
@@ -41,7 +41,7 @@ class Job:
         self.directory = directory / f"written-{number}"
 
     def source(self, task: Column, number: Column) -> DataFrame:
-        """Return the rows, described as that number of that task."""
+        """Return the rows, described with the given task and number."""
         return self.described(self.spark.range(0, ROWS, 1, _PARTITIONS), task, number)
 
     def described(self, rows: DataFrame, task: Column, number: Column) -> DataFrame:
@@ -56,7 +56,7 @@ class Job:
         return self.source(F.floor(F.col("id") / size), F.col("id") % size + 1)
 
     def answered(self, answer: pa.Table, tasks: Mapping[int, int], invariants: Invariants) -> int:
-        """Check an answer, which must have so many rows of each task. Return the number of its rows."""
+        """Check that an answer has the expected rows of each task. Return the number of its rows."""
         for task, rows in tasks.items():
             invariants.begins(self._source_of(task), rows)
         for run in described(answer, self.salt):
@@ -84,7 +84,7 @@ class Job:
 
 
 def _read(path: Path, salt: int) -> list[Rows]:
-    """Return the rows of a file; none if it is no Parquet file."""
+    """Return the rows of a file; an empty list if it is not a Parquet file."""
     try:
         return list(described(pq.read_table(path), salt))
     except pa.ArrowInvalid:
@@ -92,7 +92,7 @@ def _read(path: Path, salt: int) -> list[Rows]:
 
 
 def described(answer: pa.Table, salt: int) -> Iterator[Rows]:
-    """Yield the rows of an answer, in order, as they describe themselves. A row with a wrong value is row WRONG."""
+    """Yield the rows of an answer, in order, as they describe themselves. A wrong value turns the number into WRONG."""
     tasks, numbers, values, attempts = (
         pc.fill_null(answer[name], WRONG).to_numpy() for name in ("task", "number", "value", "attempt")
     )
@@ -104,7 +104,7 @@ def described(answer: pa.Table, salt: int) -> Iterator[Rows]:
 
 
 def value(task: Any, number: Any, salt: int) -> Any:
-    """Return what the functions make of a row, of an array or of a column of rows."""
+    """Return the functions' result for a row, or for an array or column of rows."""
     return ((task * ROWS + number) * 31 + salt) % _PRIME
 
 
@@ -161,7 +161,7 @@ def _grouped(job: Job, invariants: Invariants) -> int:
         frame = frame.sort_values("number")
         return frame.assign(value=value(frame["task"], frame["number"], salt), attempt=_attempt())
 
-    # Here each group is a task.
+    # Each group is a task.
     rows = job.source(F.col("id") % _GROUPS, F.floor(F.col("id") / _GROUPS) + 1)
     return job.answered(rows.groupBy("task").applyInPandas(valued, _ANSWER).toArrow(), _BY_GROUP, invariants)
 
@@ -264,4 +264,4 @@ JOBS: dict[str, Callable[[Job, Invariants], int]] = {
     "data_source": _data_source,
     "state": _state,
 }
-"""Each runs, checks its rows, and returns how many there were."""
+"""Jobs by name. Each runs, checks its rows, and returns their number."""

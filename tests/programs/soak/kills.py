@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is killed in a soak, how often, and how many of each were."""
+"""Kills of a soak: which processes, how often, and a count for each kind."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import psutil
 from tests.programs.soak.services import Place
 from tests.support.pool import LocalPool
 
-# Of 20 kills; an executor takes longest to come back, and a job that needs both would never be done.
+# Shares of 20 kills. Executors restart slowest, and a job that needs both executors would never finish.
 _WEIGHTS = {"worker": 9, "zygote": 3, "front": 3, "writer": 3, "executor": 2}
-# What has just been started has served nobody yet, and to kill it again shows nothing. On a busy machine seconds alone
-# do not say when it has: those that listen are spared until they do.
+# Killing a process again before it has served anything proves nothing. On a busy machine its age alone does not tell,
+# so processes that listen are spared until they do.
 _YOUNG_SECONDS = {"worker": 0.0, "zygote": 1.0, "front": 1.0, "writer": 1.0, "executor": 3.0}
 _LISTEN = frozenset({"front", "executor"})
 
 
 class Kills:
-    """SIGKILL for one process at a time."""
+    """Sends SIGKILL to one process at a time."""
 
     def __init__(self, pools: Place, writers: Place, driver: psutil.Process, seed: int) -> None:
         self.by_victim: collections.Counter[str] = collections.Counter()
-        # Seeded, so that the same order can be had again.
+        # Seeded, so that the order can be repeated.
         self._chance = random.Random(seed)
         self._find: dict[str, Callable[[], list[psutil.Process]]] = {
             "worker": lambda: _pool(pools).workers(),
@@ -38,7 +38,7 @@ class Kills:
         }
 
     def kill_one(self) -> None:
-        """One of whatever has its turn, or of the others where that is being replaced just now."""
+        """Kill a process of a randomly chosen kind, or of another kind if that one is being replaced."""
         waiting = dict(_WEIGHTS)
         while waiting:
             victim = self._chance.choices(list(waiting), list(waiting.values()))[0]
@@ -51,11 +51,11 @@ class Kills:
                     return
 
     def never(self) -> list[str]:
-        """Victims of which none was killed, in order."""
+        """Return the kinds of processes that were never killed, in order."""
         return [victim for victim in _WEIGHTS if not self.by_victim[victim]]
 
     def _found(self, victim: str) -> list[psutil.Process]:
-        """Those that can be killed now: of a service that has just ended there are none."""
+        """Return the processes of a kind that can be killed now; none if their service has just ended."""
         try:
             return self._find[victim]()
         except psutil.NoSuchProcess:
@@ -73,7 +73,7 @@ def _has_lived(process: psutil.Process, victim: str) -> bool:
 
 
 def executors(driver: psutil.Process) -> list[psutil.Process]:
-    """The executors of a local cluster, which are children of the driver's JVM."""
+    """Return the executors of a local cluster, which are children of the driver's JVM."""
     found = []
     for process in driver.children(recursive=True):
         with contextlib.suppress(psutil.Error):

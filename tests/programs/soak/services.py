@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools and writers that stay where their clients look for them, however often they end."""
+"""Pools and writers that keep their address across restarts."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ Service = LocalPool | LocalWriter
 
 
 class Place:
-    """One address, a link to the Unix socket of one of a few equal services."""
+    """Fixed address: a link to the Unix socket of one of several equal services."""
 
     def __init__(self, link: Path, make: Callable[[], Service], count: int) -> None:
         self._link = link
         self.services = [make() for _ in range(count)]
-        """Equal services; clients find the first one."""
+        """Equal services; clients reach the first one."""
         self.restarts = self.reloads = 0
 
     @property
     def endpoint(self) -> str:
-        """For Spark."""
+        """Endpoint for Spark's settings."""
         return f"grpc+unix://{self._link}"
 
     def start(self) -> None:
-        """Start all of them."""
+        """Start all services."""
         for service in self.services:
             service.start()
         self._point_at(self.services[0])
 
     def stop(self) -> None:
-        """Stop all of them."""
+        """Stop all services."""
         for service in self.services:
             with contextlib.suppress(psutil.Error):
                 service.stop()
 
     def first(self) -> Service:
-        """The one that serves when there is only one."""
+        """Return the service that clients reach."""
         return self.services[0]
 
     def members(self) -> list[psutil.Process]:
-        """The processes of all of them."""
+        """Return the processes of all services."""
         return [member for service in self.services for member in service.members()]
 
     def start_what_has_ended(self) -> None:
-        """What a platform does."""
+        """Restart services that have ended, as a platform does."""
         for service in self.services:
             if not _lives(service.pid):
                 self._start_again(service)
 
     def restart_in_turn(self) -> None:
-        """Send clients to the next one, then let the one before finish what it has and start it anew."""
+        """Send clients to the next service, then drain the previous one and restart it."""
         before = self.services[0]
         self.services.append(self.services.pop(0))
         self._point_at(self.services[0])
@@ -68,14 +68,14 @@ class Place:
         self._start_again(before)
 
     def reload(self) -> None:
-        """Have pools load their functions again."""
+        """Make pools reload their functions."""
         for service in self.services:
             if isinstance(service, LocalPool) and service.is_ready:
                 service.load_again()
                 self.reloads += 1
 
     def _start_again(self, service: Service) -> None:
-        # Reaps it where it has ended by itself, and its family with it.
+        # Reaps the process if it has already ended, and its descendants.
         service.terminate()
         service.start_again()
         self.restarts += 1
@@ -88,7 +88,7 @@ class Place:
 
 
 class Platform:
-    """Context manager: a thread that does `turn` again and again, and notes why it could not; no error ends it."""
+    """Context manager with a thread that calls `turn` periodically, records its errors, and carries on."""
 
     def __init__(self, turn: Callable[[], None], every_seconds: float) -> None:
         self._turn = turn

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory, descriptors and disk over a soak: whether the last quarter needs more than the second."""
+"""Memory, descriptors and disk over a soak: the last quarter compared with the second."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pathlib import Path
 import psutil
 
 _FEWEST_SAMPLES = 20
-# (share, absolute) of growth that is no trend: caches, allocators, one process more or less at a sample.
+# (share, absolute) growth to ignore: caches, allocators, a process more or less in a sample.
 _ALLOWED = {"memory MiB": (0.25, 64.0), "descriptors": (0.25, 32.0), "disk MiB": (0.25, 8.0), "files": (0.25, 32.0)}
 
 
 @dataclass
 class Trend:
-    """Samples of the services together; the median of a quarter hides who had just been killed."""
+    """Samples of all services together; medians of quarters hide the effect of single kills."""
 
     members: Callable[[], Sequence[psutil.Process]]
     directories: Sequence[Path]
     samples: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in _ALLOWED})
 
     def sample(self) -> None:
-        """Measure once."""
+        """Take one sample."""
         resident = descriptors = 0
         for process in self.members():
             with contextlib.suppress(psutil.Error):
@@ -39,13 +39,13 @@ class Trend:
         self.samples["files"].append(len(sizes))
 
     def quarters(self, name: str) -> tuple[float, float]:
-        """Medians of the second and of the last quarter; the first one warms up."""
+        """Return the medians of the second and the last quarter; the first one is warm-up."""
         samples = self.samples[name]
         quarter = max(1, len(samples) // 4)
         return statistics.median(samples[quarter : 2 * quarter] or samples), statistics.median(samples[-quarter:])
 
     def growing(self) -> list[str]:
-        """What is not flat; nothing is said of a soak of a few seconds."""
+        """Return the measurements that grew; none if the soak took only seconds."""
         found = []
         for name, (share, absolute) in _ALLOWED.items():
             early, late = self.quarters(name)
@@ -55,9 +55,9 @@ class Trend:
 
 
 def _sizes_bytes(directory: Path) -> list[int]:
-    """Of every file and directory within it: what is left behind may be small, and many."""
+    """Return the size of every file and directory in a directory: leftovers may be small but many."""
     found = []
-    # os.walk passes over a directory that has just been removed.
+    # os.walk skips a directory that has just been removed.
     for path, directories, files in os.walk(directory):
         for name in (*directories, *files):
             with contextlib.suppress(OSError):

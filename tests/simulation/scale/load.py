@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load of many executors on a simulated cluster: each asks, thinks, and asks again; what happens is counted by time."""
+"""Load of many executors on a simulated cluster: each calls, thinks, and calls again; results are counted by time."""
 
 from __future__ import annotations
 
@@ -102,13 +102,13 @@ class Load:
         self.cluster = Cluster(self.world)
         self._violations: list[ViolationError] = []
         self.cluster.checker.on_failure = self._violations.append
-        # How long exchanges wait is what a load finds out.
+        # A load measures waits instead of bounding them.
         self.cluster.checker.longest_wait_seconds = math.inf
         self.result = Result()
         self.think_seconds = dict.fromkeys(size.tenants, size.think_seconds)
         """Mean time between two exchanges of an executor of each tenant."""
         self.askers: list[asyncio.Task[None]] = []
-        """Executors that ask."""
+        """Tasks of executors that call."""
         self._slots: list[Executor] = []
         """Executors that have room for tasks."""
         self._numbers = iter(range(1 << 60))

@@ -64,7 +64,7 @@ class Outcome:
     """Exchanges that failed."""
     calls_per_exchange: float
     recovered_seconds: float | None
-    """Time from the event until the 99th percentile of waits is as before; 0 if it never rose, None if it stayed up."""
+    """Time from the event until the 99th percentile of waits is normal; 0 if it never rose, None if it stayed up."""
     executors: int = EXECUTORS
     pods: int = PODS
 
@@ -222,7 +222,7 @@ def _outcome(scenario: Scenario, result: Result) -> Outcome:
 
 
 def _recovered(bins: Sequence[Bin]) -> float | None:
-    """Return when the waits have become what they were, and are so for half a minute."""
+    """Return when the waits have returned to normal for at least half a minute."""
     usual = statistics.median(each.p99_wait for each in bins if EVENT_SECONDS - 100 <= each.begin < EVENT_SECONDS)
     after = [each for each in bins if each.begin >= EVENT_SECONDS]
     is_usual = [each.p99_wait <= 2 * usual + 1 for each in after]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every case of the benchmark that this PySpark has, a file for each family of kinds."""
+"""All cases of the benchmark that this PySpark supports, with a file for each family of kinds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.programs.bench.case import Case
 from tests.programs.bench.cases import folds, groups, maps, scalar, table_functions
 from tests.support.spark import SPARK_VERSION
 
-# By the file name of the chart that shows them; one with all of them would be too long to read.
+# Cases by the file name of their chart; a chart with all of them would be too long to read.
 _BY_CHART: Mapping[str, Sequence[Case]] = {
     "udf": [*scalar.CASES, *maps.CASES],
     "udf-groups": [*groups.CASES, *folds.CASES, *table_functions.CASES],

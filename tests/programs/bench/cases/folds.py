@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One value for a group or for a frame: aggregates and windows."""
+"""Cases with one value for a group or a frame: aggregates and windows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows for a group: applyInPandas and applyInArrow, grouped and cogrouped."""
+"""Cases with rows for a group: applyInPandas and applyInArrow, grouped and cogrouped."""
 
 from __future__ import annotations
 

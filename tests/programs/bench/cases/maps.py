@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any number of rows for a partition: mapInPandas and mapInArrow."""
+"""Cases with any number of rows for a partition: mapInPandas and mapInArrow."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One value for each row: udf, pandas_udf, arrow_udf, and their iterators."""
+"""Cases with one value for each row: udf, pandas_udf, arrow_udf, and their iterators."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _add_one_to_each(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _light(on_arrow: Callable[[pa.Array], pa.Array], on_pandas: Callable[[Any], Any], result: str = "bigint") -> Any:
-    """An arrow_udf, or a pandas_udf that does the same in a Spark without arrow_udf."""
+    """Return an arrow_udf, or an equivalent pandas_udf in a Spark without arrow_udf."""
     if _HAS_ARROW_UDF:
         return F.arrow_udf(on_arrow, result, F.ArrowUDFType.SCALAR)
     return F.pandas_udf(on_pandas, result, F.PandasUDFType.SCALAR)
@@ -123,7 +123,7 @@ def _ten_microseconds(x: int) -> int:
 
 
 def _slow(scene: Scene, values: int | None = None) -> DataFrame:
-    """A slow function of this many values, or of all different ones."""
+    """Build a query with a slow function of `values` distinct values, or of all distinct ones."""
     value = F.col("id") if values is None else F.col("id") % values
     slow = F.udf(_ten_microseconds, "bigint", useArrow=True)
     return scene.numbers().select(value.alias("v")).select(scene.use(slow)("v").alias("x"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table functions: UDTFs of every kind, called for each row or over a table."""
+"""Cases with table functions: UDTFs of every kind, called for each row or over a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROWS_OF_PARTITION = 1000
 
 
 class _TwoRows:
-    """Lateral join: two rows for each."""
+    """Lateral join with two rows for each row."""
 
     def eval(self, number: int) -> Iterator[tuple[int]]:
         yield (number,)
@@ -27,7 +27,7 @@ class _TwoRows:
 
 
 class _SumOfPartition:
-    """TABLE argument: one row for each partition of the table."""
+    """TABLE argument with one row for each partition of the table."""
 
     def __init__(self) -> None:
         self._sum = 0

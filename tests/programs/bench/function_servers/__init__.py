@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The servers of `make bench-functions`, each with x + 1 for a row and for a batch.
+"""Servers of `make bench-functions`, each with x + 1 for a row and for a batch.
 
-All but `ours` are programs of their own, in the environment of the peers. They print their port.
+All but `ours` are programs in the environment of the peers, and print their port.
 """

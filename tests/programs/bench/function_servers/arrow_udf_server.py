@@ -6,13 +6,13 @@ from arrow_udf import UdfServer, udf
 
 @udf(input_types="BIGINT", result_type="BIGINT")
 def rows(x: int) -> int:
-    """One value at a time."""
+    """Add one to a value."""
     return x + 1
 
 
 @udf(input_types="BIGINT", result_type="BIGINT", batch=True)
 def batch(xs: list[int]) -> list[int]:
-    """A list at a time: what arrow-udf calls a batch."""
+    """Add one to a list of values, which arrow-udf calls a batch."""
     return [x + 1 for x in xs]
 
 

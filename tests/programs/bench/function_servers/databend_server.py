@@ -6,13 +6,13 @@ from databend_udf import UDFServer, udf
 
 @udf(input_types=["BIGINT"], result_type="BIGINT", io_threads=1)
 def rows(x: int) -> int:
-    """One value at a time."""
+    """Add one to a value."""
     return x + 1
 
 
 @udf(input_types=["BIGINT"], result_type="BIGINT", batch_mode=True)
 def batch(xs: list[int]) -> list[int]:
-    """A list at a time: what databend-udf calls a batch."""
+    """Add one to a list of values, which databend-udf calls a batch."""
     return [x + 1 for x in xs]
 
 

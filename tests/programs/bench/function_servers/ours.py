@@ -9,11 +9,11 @@ from updraft.functions import Arrow
 
 @function
 def rows(x: int) -> int:
-    """One value at a time."""
+    """Add one to a value."""
     return x + 1
 
 
 @function
 def batch(x: Arrow[int]) -> Arrow[int]:
-    """An Arrow array at a time."""
+    """Add one to an Arrow array."""
     return pc.add(x, 1)
