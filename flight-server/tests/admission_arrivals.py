@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchanges that come to an admission one after the other, over the workers of a FakePool."""
+"""Exchanges that arrive at an admission queue one after the other, over the workers of a FakePool."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ TASK = TaskKey("app", 1, 1)
 
 
 class Source:
-    """The workers of a FakePool, which a test can refuse to a task; notes what is asked for, and how much at once."""
+    """Source of a FakePool's workers that can refuse a task; records bindings and how many leases ran at once."""
 
     def __init__(self, pool: FakePool) -> None:
         self.refusals: dict[TaskKey | None, Exception] = {}
@@ -49,7 +49,7 @@ class Source:
             if named in self.refusals:
                 raise self.refusals[named]
             lease = await self._pool.lease(task, binding)
-            # What happens to the pool meanwhile, after it has told of its last change.
+            # Lets a test change the pool after its last notification.
             self.once_leased()
             return lease
         finally:
@@ -71,7 +71,7 @@ async def acquire(
 
 
 class Arrivals:
-    """Exchanges that come one after the other, and the order in which they were granted a worker."""
+    """Exchanges that arrive one after the other, and the order in which they were granted a worker."""
 
     def __init__(self, queue: Admission) -> None:
         self.granted: list[str] = []
@@ -82,7 +82,7 @@ class Arrivals:
     async def come(
         self, name: str, tenant: str = "", task: TaskKey | None = None, binding: Binding = REGISTERED
     ) -> None:
-        """Each is of a tenant of its own, but exchanges of tasks, which are all of one."""
+        """Let an exchange arrive, by default with a tenant of its own; exchanges of tasks share one tenant."""
         tenant = tenant or ("tasks" if task is not None else name)
         self.tasks[name] = asyncio.create_task(self._acquire(name, tenant, task, binding))
         await settled()
@@ -101,6 +101,6 @@ class Arrivals:
 
 
 async def settled() -> None:
-    """Let everything run that can: nothing here waits for the outside."""
+    """Let every runnable task of the loop run; nothing here waits for the outside."""
     for _ in range(10):
         await asyncio.sleep(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that send artifacts, one message at a time, to a front whose workers remember what they got."""
+"""Clients that send artifacts, one message at a time, to a front whose workers record what they received."""
 
 import asyncio
 import hashlib
@@ -80,7 +80,7 @@ def parts(data: bytes, size_bytes: int = 1024) -> list[bytes]:
 
 
 class Recorder:
-    """A script that echoes and remembers what it was provided with."""
+    """Worker script that echoes and records its assignments."""
 
     def __init__(self) -> None:
         self.assignments: list[Assignment] = []
@@ -100,7 +100,7 @@ class Client:
         self._call = call
 
     async def wanted(self) -> set[bytes]:
-        """What the pool asks for next."""
+        """Return the artifacts that the pool asks for next."""
         reply = reply_metadata(await asyncio.wait_for(self._call.read(), 60))
         assert reply.WhichOneof("event") == "artifacts_wanted", reply
         return set(reply.artifacts_wanted.sha256)
@@ -117,7 +117,7 @@ class Client:
         assert error is None, error
 
     async def refusal(self) -> ReplyMetadata:
-        """The exchange must fail; the in-band error, whose code the status has too."""
+        """Expect the exchange to fail; return the reply with the in-band error, whose code must match the status."""
         replies, error = await asyncio.wait_for(all_replies(self._call), 60)
         assert error is not None
         last = reply_metadata(replies[-1])
@@ -138,7 +138,7 @@ class Fixture:
     async def client(
         self, *artifacts: Artifact, owner: Owner | None = None, tenant: str = "", token: str = "", **fields: Any
     ) -> Client:
-        """An exchange of this owner, or of an application of its own."""
+        """Open an exchange of this owner, or of an application of its own."""
         headers = {TENANT_HEADER: tenant, "authorization": token and f"Bearer {token}"}
         metadata = tuple((name, value) for name, value in headers.items() if value)
         call = self._front.exchange(timeout=60, metadata=metadata)
@@ -146,7 +146,7 @@ class Fixture:
         return Client(call)
 
     async def give(self, data: bytes, *, owner: Owner | None = None, tenant: str = "", token: str = "") -> set[bytes]:
-        """A whole exchange with one file; what the pool asked for."""
+        """Run a whole exchange with one file and return the artifacts that the pool asked for."""
         client = await self.client(artifact(data, file_name="data"), owner=owner, tenant=tenant, token=token)
         wanted = await client.wanted()
         if wanted:
@@ -156,7 +156,7 @@ class Fixture:
         return wanted
 
     async def give_archive(self, data: bytes, *, owner: Owner | None = None) -> None:
-        """A whole exchange with one archive."""
+        """Run a whole exchange with one archive."""
         client = await self.client(artifact(data, directory_name="data"), owner=owner)
         if await client.wanted():
             await client.send(*parts(data, 1024 * 1024))
@@ -165,44 +165,44 @@ class Fixture:
 
     @property
     def provided(self) -> Assignment:
-        """What the last worker was provided with."""
+        """Assignment of the last worker."""
         return self.recorder.assignments[-1]
 
     def broadcast(self, number: int) -> bytes:
-        """The bytes that the last worker finds."""
+        """Return the bytes of a broadcast as the last worker finds them."""
         return Path(self.provided.broadcasts[str(number)]).read_bytes()
 
     def file(self, name: str, exchange: int = -1) -> Path:
-        """Where the worker of an exchange finds a file."""
+        """Return the path at which the worker of an exchange finds a file."""
         return Path(self.recorder.assignments[exchange].files_directory) / name
 
     def leftovers(self) -> list[Path]:
-        """The files that lie in the store, but for what is being deleted."""
+        """Return the files in the store, except those being deleted."""
         kept = [path for path in self._directory.iterdir() if path.name != "trash"]
         return [path for directory in kept for path in directory.rglob("*") if path.is_file()]
 
     def owners(self) -> list[Path]:
-        """The directories of owners."""
+        """Return the directories of owners."""
         return [path for path in self._directory.iterdir() if path.name not in ("arriving", "trash")]
 
     def file_sets(self) -> list[Path]:
-        """The directories of all sets of files."""
+        """Return the directories of all sets of files."""
         return list(self._directory.glob("*/sets/*"))
 
     @property
     def volume(self) -> Volume:
-        """The one that holds the store."""
+        """Volume that holds the store."""
         return self._front.front.artifacts.volume
 
     @property
     def used_bytes(self) -> int:
-        """Room that is taken in the store."""
+        """Bytes used in the store."""
         return self._front.front.artifacts.used_bytes
 
 
 @contextmanager
 def artifact_timeout(seconds: float) -> Iterator[None]:
-    """Fronts that are assembled in the block give up on an upload after this time."""
+    """Set the time after which fronts assembled in the block give up on an upload."""
     with pytest.MonkeyPatch.context() as constants:
         for module in ("process", "exchange"):
             constants.setattr(f"updraft_server.front.{module}.ARTIFACT_TIMEOUT_SECONDS", seconds)

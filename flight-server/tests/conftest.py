@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the front's tests share."""
+"""Fixtures for tests of the front."""
 
 import functools
 from pathlib import Path
@@ -10,5 +10,5 @@ from front_harness import Running, running_front_over
 
 @pytest.fixture
 def running_front(tmp_path: Path) -> Running:
-    """`async with running_front(pool, **settings)`: a front that serves until the block ends."""
+    """Return `running_front(pool, **settings)`, a context manager around a front that serves until the block ends."""
     return functools.partial(running_front_over, artifacts_directory=tmp_path / "artifacts")

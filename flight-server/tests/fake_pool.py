@@ -150,17 +150,17 @@ class FakePool:
 
     @property
     def quiet(self) -> int:
-        """Number of idle workers that do not compute; all that compute are idle."""
+        """Number of idle workers that do not compute; computing workers are counted as idle too."""
         return max(0, self.idle - self.resting.computing)
 
     @property
     def computing(self) -> int:
-        """Number of workers with an exchange, and of those that compute without one."""
+        """Number of workers with an exchange, plus those that compute without one."""
         return self.busy + self.resting.computing
 
     @property
     def workers(self) -> Sequence[WorkerInfo]:
-        """Workers of the leases that were not released."""
+        """Workers whose leases are still held."""
         return tuple(WorkerInfo(lease.worker, 0, "busy", None, self.usage().scratch_bytes) for lease in self._held)
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:

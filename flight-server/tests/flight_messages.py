@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw Flight messages for tests, made by libraries and not by the code under test."""
+"""Raw Flight messages for tests, built with libraries instead of the code under test."""
 
 from typing import Any
 
@@ -91,7 +91,7 @@ def reply_metadata(message: bytes) -> ReplyMetadata:
 
 
 async def all_replies(call: Any) -> tuple[list[bytes], grpc.aio.AioRpcError | None]:
-    """Every message until the end of the call, and its error unless it ended with OK."""
+    """Return every message until the end of the call, and the error of a call that did not end with OK."""
     replies = []
     try:
         while (reply := await call.read()) is not grpc.aio.EOF:

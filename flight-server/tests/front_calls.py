@@ -34,7 +34,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class Gate:
-    """A worker that ends its exchange when the test opens the gate."""
+    """Worker that ends its exchange when the test opens the gate."""
 
     def __init__(self) -> None:
         self.opened = asyncio.Event()
@@ -54,7 +54,7 @@ async def health(channel: grpc.aio.Channel, name: str = "") -> int:
 
 
 async def admitted(channel: grpc.aio.Channel, authorization: str = "") -> grpc.StatusCode:
-    """The status of a call that every client may make, if it may make any."""
+    """Return the status of a call that every authenticated client may make."""
     method = channel.unary_stream("/arrow.flight.protocol.FlightService/ListActions")
     call = method(b"", metadata=(("authorization", authorization),) if authorization else (), timeout=60)
     return (await status_of(call)) or grpc.StatusCode.OK

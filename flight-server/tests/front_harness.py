@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A front over a FakePool or real workers, on ports that the system chooses."""
+"""Front over a FakePool or real workers, on ports that the system chooses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
 
 
 class RunningFront:
-    """A front that serves, and a channel to it."""
+    """Serving front, and a channel to it."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class RunningFront:
         return self.settings.listen
 
     def exchange(self, **options: Any) -> Any:
-        """A raw DoExchange call: bytes out, bytes in."""
+        """Start a raw DoExchange call: bytes out, bytes in."""
         return self.channel.stream_stream(DO_EXCHANGE)(**options)
 
     async def stopped(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives that claim, nest or repeat more than they are, by what they do. Large ones are mostly holes on disk."""
+"""Archives that claim, nest or repeat more than they contain, by their effect. Large ones are mostly sparse."""
 
 import io
 import tarfile
@@ -13,12 +13,12 @@ from updraft_server.linux.hostile_trees import TreeSize, tree_size
 
 GIB = 1024**3
 LIMITS = UnpackLimits(members=100, names_bytes=9000)
-"""Those of every pool, but small enough where reaching them takes long."""
+"""Limits of every pool, but smaller if they would take long to reach."""
 _BLOCK_BYTES = 512
 
 
 class RoomOf:
-    """Room for so many bytes of an unpacked archive, and what was asked for and measured."""
+    """Room for this many bytes of an unpacked archive; records what was requested and measured."""
 
     volume = Volume(block_bytes=4096, entry_bytes=16384)
 
@@ -39,21 +39,21 @@ class RoomOf:
 
 
 def header(name: str, size_bytes: int = 0, kind: bytes = tarfile.REGTYPE) -> bytes:
-    """One member's header."""
+    """Return the header of one member."""
     info = tarfile.TarInfo(name)
     info.size, info.type = size_bytes, kind
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
 def checked(block: bytearray) -> bytes:
-    """The header with the checksum that its bytes now have."""
+    """Return the header with the checksum of its current bytes."""
     block[148:156] = b" " * 8
     block[148:156] = f"{sum(block):06o}\0 ".encode()
     return bytes(block)
 
 
 def pax(**records: str) -> bytes:
-    """A member whose pax header says these things of it."""
+    """Return a member whose pax header has these records."""
     return _pax_header(records) + header("member")
 
 
@@ -65,7 +65,7 @@ def _pax_header(records: dict[str, str]) -> bytes:
 
 
 def sparse(*, extended: bool, parts: tuple[tuple[int, int], ...] = (), size_bytes: int = 0) -> bytes:
-    """An old GNU header of a file with holes; `extended`: more of its map follows."""
+    """Return an old GNU header of a sparse file; with `extended`, more of its map follows."""
     block = bytearray(header("sparse", 0, tarfile.GNUTYPE_SPARSE))
     for number, (offset, length) in enumerate(parts):
         start = 386 + number * 24
@@ -76,7 +76,7 @@ def sparse(*, extended: bool, parts: tuple[tuple[int, int], ...] = (), size_byte
 
 
 def endless_map() -> bytes:
-    """Four MiB of a map that says that more of it follows."""
+    """Return 4 MiB of a sparse map in which every block says that another one follows."""
     block = bytearray(_BLOCK_BYTES)
     block[0:24] = f"{1:011o}\0{1:011o}\0".encode()
     block[504] = 1
@@ -93,7 +93,7 @@ def members(count: int) -> bytes:
 
 
 def with_hole(start: bytes) -> Callable[[Path], None]:
-    """These bytes and a gibibyte that takes no room."""
+    """Return a writer of a file with these bytes and a hole of 1 GiB."""
 
     def write(path: Path) -> None:
         with path.open("wb") as file:
@@ -104,7 +104,7 @@ def with_hole(start: bytes) -> Callable[[Path], None]:
 
 
 def of(data: bytes) -> Callable[[Path], None]:
-    """Just these bytes."""
+    """Return a writer of a file with just these bytes."""
 
     def write(path: Path) -> None:
         path.write_bytes(data)
@@ -113,7 +113,7 @@ def of(data: bytes) -> Callable[[Path], None]:
 
 
 def of_directories(count: int, *, depth: int) -> bytes:
-    """So many empty directories, each so deep in directories of its own, of which the archive names the last one."""
+    """Return this many empty directories, each nested this deep; the archive names only the innermost."""
     deep = "/".join("d" * (depth - 1))
     return b"".join(header(f"{number}/{deep}", kind=tarfile.DIRTYPE) for number in range(count)) + bytes(1024)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker that does what a test says, in a front whose looks the test makes itself, so that nothing waits."""
+"""Scripted worker in a front whose looks the test makes itself, so that nothing waits."""
 
 import asyncio
 from typing import Any
@@ -12,13 +12,13 @@ from updraft.v1.exchange_pb2 import ExchangeCommand, ReplyMetadata
 from updraft_server.front.limits import running_exchanges
 from updraft_server.ipc.frames import FrameKind
 
-# The front itself looks so rarely that it does not within a test.
+# The front's own looks are so rare that none happens within a test.
 FAR_APART = {"client_silence_seconds": 4_000.0, "worker_silence_seconds": 4_000.0}
 LOOKS_TO_A_LIMIT = round(4_000 / 30) + 1
 
 
 class Script:
-    """A worker that tells what it got, and goes on when the test says."""
+    """Worker that reports what it got, and continues when the test says so."""
 
     def __init__(self) -> None:
         self.received: asyncio.Queue[FrameKind] = asyncio.Queue()
@@ -55,13 +55,13 @@ async def looked_at(front: RunningFront, times: int = 2 * LOOKS_TO_A_LIMIT) -> N
 
 
 def clocks_looked_at(front: RunningFront, seconds: float) -> None:
-    """As many looks at clocks as the front would make in these seconds."""
+    """Look at clocks as often as the front would in this many seconds."""
     for _ in range(round(seconds / running_exchanges._LIMITS_LOOK_SECONDS)):
         front.front.running.look_at_clocks()
 
 
 async def written(front: RunningFront) -> None:
-    """Until the front knows that gRPC has taken its last message: before that it would wait for the client."""
+    """Wait until the front knows that gRPC has taken its last message; before that it would wait for the client."""
     for _ in range(60_000):
         if not any(watched.relay._writing for watched in front.front.running._watched):
             return

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from updraft import function
 from updraft.functions import Arrow, Batching
 
-# Whoever wants several exchanges in a batch has them wait for each other.
+# Tests that want several exchanges in a batch make them wait for each other.
 TOGETHER = 3600
 
 kept: list[bytearray] = []

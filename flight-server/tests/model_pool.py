@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools of the batched functions of `model_functions`, and what tests ask of them."""
+"""Pools of the batched functions of `model_functions`, and helpers of their tests."""
 
 import contextlib
 import socket
@@ -45,7 +45,7 @@ def zygotes_in(directory: Path, **settings: Any) -> Iterator[Zygotes]:
 
 @contextlib.asynccontextmanager
 async def running_pool(zygotes: Zygotes, **settings: Any) -> AsyncIterator[Pool]:
-    """A pool whose processes are all its own: those of a front that the zygote has not seen go yet would end later."""
+    """Run a pool that has only processes of its own: those of a front that the zygote still serves would end later."""
     async with pool_driver.running_pool(zygotes, **settings) as pool:
         own = pool._models._current._processes
         while not all(replica.model in own for each in await pool.measure_models() for replica in each.replicas):
@@ -62,7 +62,7 @@ def name_of(pid: int) -> str:
 
 
 class ConnectedZygote:
-    """A source of one connection, which there is already."""
+    """Source of a single, already open connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -80,17 +80,17 @@ def command(name: str) -> exchange_pb2.ExchangeCommand:
 
 
 async def call(pool: Pool, name: str, *batches: pa.RecordBatch) -> Reply:
-    """A whole exchange."""
+    """Run a whole exchange."""
     return (await calls(pool, name, [batches]))[0]
 
 
 async def calls(pool: Pool, name: str, exchanges: Sequence[Sequence[pa.RecordBatch]]) -> Sequence[Reply]:
-    """Several exchanges, which send their rows when all of them are connected to the function's process."""
+    """Run several exchanges, which send their rows once all of them are connected to the function's process."""
     leases = [await leased(pool, None, REGISTERED) for _ in exchanges]
     for lease in leases:
         await send_command(lease, NUMBERS, command(name))
     while connections(await pool.measure_models(), name) < len(leases):
-        # The answer to a question is as good as a pause.
+        # Each answer takes about as long as a pause would.
         continue
     for lease, batches in zip(leases, exchanges, strict=True):
         await send_requests(lease, requests([batch.rename_columns(NUMBERS.names) for batch in batches]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests need that mount for one process, or must not be able to."""
+"""Helpers for tests that mount for one process, or that must not be able to mount."""
 
 import subprocess
 import sys
@@ -12,5 +12,5 @@ def _may_mount() -> bool:
     return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-# In most containers nobody may; what holds there is tried with `zygotes_that_may_not_mount`.
+# Most containers do not allow mounts; `zygotes_that_may_not_mount` covers that case.
 needs_mounts = pytest.mark.skipif(not _may_mount(), reason="this user may not mount")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How tests that run as root run something as an ordinary user."""
+"""Commands that tests running as root execute as an ordinary user."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ NOBODY = 65534
 
 
 def ordinary_user() -> list[str]:
-    """What to put before a command so that an ordinary user runs it, who can read Python where this user can."""
+    """Return a command prefix for running as an ordinary user who can read the same Python installation."""
     if os.geteuid() != 0:
         return []
     identity = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]

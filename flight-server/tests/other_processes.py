@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that a test has not started itself: they come and go while it looks."""
+"""Processes that a test did not start itself; they come and go while it looks."""
 
 import time
 from collections.abc import Callable, Iterable
 
 import psutil
 
-# Only a hang reaches it.
+# Reached only if something hangs.
 HANG_SECONDS = 60.0
 
 
 def eventually(condition: Callable[[], object]) -> None:
-    """Ask again until it is so: other processes bring it about, and nothing here could wake us."""
+    """Poll until the condition holds: other processes cause it, so there is no event to wait for."""
     started = time.monotonic()
     while not condition():
         assert time.monotonic() - started < HANG_SECONDS
@@ -19,7 +19,7 @@ def eventually(condition: Callable[[], object]) -> None:
 
 
 def lives(process: psutil.Process) -> bool:
-    """Whether it has not ended yet, reaped or not."""
+    """Return whether the process is still running, not a zombie."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -27,7 +27,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def named(processes: Iterable[psutil.Process], name: str) -> list[psutil.Process]:
-    """Those with this in their name; one that has been reaped meanwhile has none."""
+    """Return the processes with this in their name; a reaped process has no name."""
     return [process for process in processes if name in _name_of(process)]
 
 

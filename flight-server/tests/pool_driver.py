@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives real workers over their lease's socket, as the front does, without gRPC."""
+"""Driver of real workers over their lease's socket, as the front drives them, but without gRPC."""
 
 import asyncio
 import dataclasses
@@ -42,7 +42,7 @@ _OUTCOMES = {
 
 
 class Zygotes:
-    """The zygote of a test, which can be killed and started again."""
+    """Zygote of a test, which can be killed and started again."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Zygotes:
         self.scratch = directory / "scratch"
         self.scratch.mkdir(exist_ok=True)
         if not settings.hidden_paths:
-            # Functions of tests tell by files there what they do.
+            # Test functions report their progress in files there.
             settings = dataclasses.replace(settings, writable_paths=(tempfile.gettempdir(),))
         self._settings = ZygoteSettings(
             tuple(modules),
@@ -90,11 +90,11 @@ class Zygotes:
         self.process = self._started()
 
     def retire(self) -> None:
-        """As a supervisor does once a successor has started."""
+        """Retire the zygote, as a supervisor does once a successor has started."""
         self._zygote.close()
 
     def connection(self) -> socket.socket:
-        """A front's; raises OSError when the zygote has ended."""
+        """Open a front's connection; raise OSError if the zygote has ended."""
         front_end, zygote_end = packet_pair()
         with zygote_end:
             try:
@@ -109,7 +109,7 @@ class Zygotes:
 
     def stop(self) -> None:
         self._end()
-        # The process that removes it ends a moment after its zygote, and moves files until then.
+        # The process that empties the trash ends a moment after its zygote, and moves files until then.
         while (trash := self.scratch / ".trash").exists():
             shutil.rmtree(trash, ignore_errors=True)
 
@@ -136,21 +136,21 @@ async def running_pool(
 
 @dataclasses.dataclass
 class Reply:
-    """What an exchange gave."""
+    """Result of an exchange."""
 
     batches: list[tuple[int, pa.RecordBatch]] = dataclasses.field(default_factory=list)
-    # Of each batch.
+    # Entries of each batch.
     row_ends: list[list[int]] = dataclasses.field(default_factory=list)
     schema: pa.Schema | None = None
     credits: list[int] = dataclasses.field(default_factory=list)
-    # None or the message; each test says by what it reads which one it expects.
+    # None or the message; a test that reads one of them expects it.
     finish: Any = None
     error: Any = None
     log_lines: list[str] = dataclasses.field(default_factory=list)
     ending: FrameKind | None = None
-    # What was constructed before the first batch.
+    # Objects constructed before the first batch.
     loads: list[Load] = dataclasses.field(default_factory=list)
-    # Of a batch that comes in parts.
+    # Parts of a batch that arrives in parts.
     parts: list[bytes] = dataclasses.field(default_factory=list)
     parted_batches: int = 0
 
@@ -160,7 +160,7 @@ class Reply:
 
 
 def split(message: Any) -> tuple[memoryview, memoryview]:
-    """An encapsulated IPC message as data_header and data_body."""
+    """Split an encapsulated IPC message into data_header and data_body."""
     view = memoryview(message)
     end = 8 + int.from_bytes(view[4:8], "little")
     return view[8:end], view[end:]
@@ -173,7 +173,7 @@ def echo_command() -> exchange_pb2.ExchangeCommand:
 
 
 def requests(batches: Iterable[pa.RecordBatch]) -> list[tuple[bytes, Any, Any]]:
-    """The frames of a client that keeps to the protocol."""
+    """Return the frames of a client that follows the protocol."""
     frames = []
     rows = 0
     count = 0
@@ -186,7 +186,7 @@ def requests(batches: Iterable[pa.RecordBatch]) -> list[tuple[bytes, Any, Any]]:
 
 
 def grouped_requests(batches: Iterable[tuple[pa.RecordBatch, Sequence[int], int]]) -> list[tuple[bytes, Any, Any]]:
-    """The same with the ends of groups in each batch, and the input that it belongs to."""
+    """Return the same frames with the ends of groups in each batch, and the input that the batch belongs to."""
     batches = list(batches)
     frames = requests(batch for batch, _, _ in batches)
     for number, (_, ends, of_input) in enumerate(batches):
@@ -196,7 +196,7 @@ def grouped_requests(batches: Iterable[tuple[pa.RecordBatch, Sequence[int], int]
 
 
 def binding_of(command: exchange_pb2.ExchangeCommand | None, modules: str = "") -> Binding:
-    """What the front would ask of a pool."""
+    """Return the binding that the front would ask a pool for."""
     if command is None or not command.HasField("session"):
         return REGISTERED
     owner = command.task.owner
@@ -204,7 +204,7 @@ def binding_of(command: exchange_pb2.ExchangeCommand | None, modules: str = "") 
 
 
 async def leased(pool: Pool, task: TaskKey | None, binding: Binding) -> Lease:
-    """A worker as admission gets it: one that has to be started for its owner is waited for."""
+    """Lease a worker as admission does, and wait for one that the pool starts for the owner."""
     while True:
         changed = asyncio.Event()
         unsubscribe = pool.subscribe(changed.set)
@@ -302,7 +302,7 @@ async def exchange(
     task: TaskKey | None = None,
     **provided: Any,
 ) -> Reply:
-    """One whole exchange, from lease to release; `provided` is what the front has gathered (`Assignment`)."""
+    """Run one whole exchange, from lease to release; `provided` are the fields that the front fills in `Assignment`."""
     batches = list(batches)
     return await raw_exchange(
         pool, schema or batches[0].schema, requests(batches), command or echo_command(), task=task, **provided
@@ -320,7 +320,7 @@ async def raw_exchange(
     binding: Binding | None = None,
     **provided: Any,
 ) -> Reply:
-    """An exchange whose frames the test chooses; raises PeerClosedError when the worker dies."""
+    """Run an exchange with these frames; raise PeerClosedError if the worker dies."""
     lease = await leased(pool, task, binding or binding_of(command, modules))
     outcome = LeaseOutcome.BROKEN
     sending = None
@@ -339,12 +339,12 @@ async def raw_exchange(
 
 
 def pid_of(pool: Pool, worker: str) -> int:
-    """The process of a worker, which is on this machine in a test."""
+    """Return the process id of a worker, which runs on this machine in a test."""
     return next(info.pid for info in pool.workers if info.worker == worker)
 
 
 async def answers(pool: Pool) -> None:
-    """Whether the pool has a worker that does its work."""
+    """Check that the pool has a working worker."""
     await until(pool, lambda: pool.idle > 0)
     assert (await exchange(pool, batches_of([1]))).error is None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool and its zygote, which forks nothing: its workers are sockets."""
+"""Pool and its zygote, which forks nothing: its workers are sockets."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ TASK = TaskKey("app", 1, 2)
 
 
 class Zygote:
-    """Answers one front; its workers are sockets."""
+    """Zygote that answers one front; its workers are sockets."""
 
     def __init__(self, path: Path) -> None:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
@@ -95,12 +95,12 @@ class Zygote:
                 self._front.send(encode(Measured(request, dict.fromkeys(workers, (4096, "mark", 0, 1, 0.0, 1, None)))))
 
     def kill_all(self) -> None:
-        """Those that are to end do."""
+        """End the workers that the front has killed."""
         while self._killed:
             self.end(self._killed.pop(), -signal.SIGKILL)
 
     def hang_up(self) -> None:
-        """The front has to connect again."""
+        """Close the connection, so that the front has to connect again."""
         self._front.shutdown(socket.SHUT_RDWR)
 
     def fork(self, request: int) -> None:
@@ -111,13 +111,13 @@ class Zygote:
         self.living[name] = worker_end, writing
         worker_end.send(encode_header(FrameKind.READY))
         with front_end:
-            # Not a pidfd, so that the front asks the zygote to continue workers.
+            # A pipe instead of a pidfd, so that the front asks the zygote to continue workers.
             descriptors = [front_end.fileno(), reading, reading, reading]
             socket.send_fds(self._front, [encode(Forked(request, name, 4711))], descriptors)
         os.close(reading)
 
     def end(self, worker: str, status: int) -> None:
-        """A worker ends, by itself or by a signal."""
+        """End a worker with an exit status, or a negative signal number."""
         end, writing = self.living.pop(worker)
         end.close()
         os.close(writing)

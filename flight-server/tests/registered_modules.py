@@ -17,7 +17,7 @@ from updraft_server.ipc.worker_settings import WorkerSettings
 
 @contextlib.contextmanager
 def zygotes_with(directory: Path, **modules: str) -> Iterator[Zygotes]:
-    """A zygote with modules of these names and texts."""
+    """Run a zygote with modules of these names and texts."""
     for name, text in modules.items():
         (directory / f"{name}.py").write_text(text)
     before = os.environ.get("PYTHONPATH")
@@ -36,13 +36,13 @@ def zygotes_with(directory: Path, **modules: str) -> Iterator[Zygotes]:
 
 
 def named(name: str, version: str = "", **call: Any) -> exchange_pb2.ExchangeCommand:
-    """The command that calls a function."""
+    """Return the command that calls a function."""
     registered = exchange_pb2.RegisteredFunction(name=name, version=version, **call)
     return exchange_pb2.ExchangeCommand(protocol_version=PROTOCOL_VERSION, registered=registered)
 
 
 def columns(*values: Sequence[Any] | pa.Array) -> pa.RecordBatch:
-    """A batch of arguments, as a caller names its columns."""
+    """Return a batch of arguments with a caller's column names."""
     arrays = [each if isinstance(each, pa.Array) else pa.array(each) for each in values]
     return pa.RecordBatch.from_arrays(arrays, [f"_{number}" for number in range(len(arrays))])
 
@@ -50,6 +50,6 @@ def columns(*values: Sequence[Any] | pa.Array) -> pa.RecordBatch:
 async def called(
     zygotes: Zygotes, name: str, *batches: pa.RecordBatch, version: str = "", schema: pa.Schema | None = None
 ) -> Reply:
-    """One exchange with a pool of its own."""
+    """Run one exchange with a pool of its own."""
     async with running_pool(zygotes) as pool:
         return await exchange(pool, batches, named(name), schema, function_version=version)

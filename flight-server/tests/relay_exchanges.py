@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A relay alone, between a call that is a queue and a worker that is a script."""
+"""Relay alone, between a call that is a queue and a worker that is a script."""
 
 import asyncio
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ ECHO_DESCRIPTOR = bytes(split_flight_data(path_request("echo")).descriptor)
 
 
 def dictionary() -> bytes:
-    """A dictionary as a client of plain Flight sends it."""
+    """Return a dictionary as a plain Flight client sends it."""
     sink = pa.BufferOutputStream()
     batch = pa.record_batch({"x": pa.array(["a"]).dictionary_encode()})
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -43,7 +43,7 @@ def dictionary() -> bytes:
 
 
 class ScriptedCall:
-    """A client that sends what it was given, then half-closes; without an end it says nothing more."""
+    """Client that sends these messages and half-closes; without an end it then stays silent."""
 
     identity = ANYBODY
     record = NO_RECORD
@@ -88,7 +88,7 @@ class ScriptedCall:
 
 
 class Exchange:
-    """A relay and both its sides."""
+    """Relay and both its sides."""
 
     def __init__(
         self,
@@ -161,12 +161,12 @@ def data(size_bytes: int = 10) -> bytes:
 
 
 async def consume(worker: FakeWorker) -> None:
-    """Until the client's end."""
+    """Receive until the client's end."""
     while (await worker.receive()).kind is not FrameKind.END:
         pass
 
 
 async def silent(worker: FakeWorker) -> None:
-    """Take everything, give nothing."""
+    """Receive everything and send nothing."""
     while True:
         await worker.receive()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A served pool whose functions change and are loaded again, and exchanges with them."""
+"""Served pool whose functions change and are reloaded, and exchanges with them."""
 
 import signal
 from pathlib import Path
@@ -14,7 +14,7 @@ NUMBERS = pa.schema([pa.field("number", pa.int64(), nullable=False)])
 MODULE = "reloaded_functions"
 _NAMES = ("updraft-zygote", "updraft-worker", "updraft-model")
 _WHOLE = ["updraft-model", "updraft-worker", "updraft-worker", "updraft-zygote"]
-# The length of the text is the version: Python may take files of one length and second for one another.
+# The length of the text is the version: Python may take files of equal length and second for the same file.
 TEXT = """
 import os
 import signal
@@ -57,7 +57,7 @@ def model(number: Arrow[int]) -> Arrow[str]:
 """
 
 
-# Loads once there is a file, and says that it has come so far.
+# Loads once a file exists, and reports that it has come so far.
 HELD = """
 import os
 import time
@@ -70,7 +70,7 @@ while not Path({load!r}).exists():
 
 
 class Pool:
-    """With functions whose code changes."""
+    """Pool of functions whose code changes."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self._directory = directory
@@ -82,7 +82,7 @@ class Pool:
             self.server = Server(directory, f"--functions={MODULE}", "--workers=2", *options, stderr=log)
 
     def write(self, version: str, first: str = "") -> None:
-        """The module, and what it does before all else."""
+        """Write the module, with this code at its start."""
         self._module.write_text(first + TEXT.format(version=version, go=str(self._directory / "go")))
 
     def write_what_loads_when_it_may(self, version: str) -> None:
@@ -98,7 +98,7 @@ class Pool:
         self.server.process.send_signal(signal.SIGUSR2)
 
     def loading(self) -> psutil.Process:
-        """The process that loads what loads when it may, once it has begun to, each time a new one."""
+        """Wait until a new process begins to load the module that holds, and return the process."""
         self.server.wait_for(lambda: self._loading.exists() and bool(self._loading.read_text()))
         process = psutil.Process(int(self._loading.read_text()))
         self._loading.unlink()
@@ -111,7 +111,7 @@ class Pool:
         self.server.wait_for(lambda: text in self.log())
 
     def processes(self) -> dict[int, str]:
-        """By their ids; without what measures and empties scratch directories now and then."""
+        """Return the process names by id, without the helpers that measure and empty scratch directories."""
         found = {}
         for process in psutil.Process(self.server.process.pid).children(recursive=True):
             try:
@@ -124,12 +124,12 @@ class Pool:
         return [pid for pid, name in self.processes().items() if name == "updraft-zygote"]
 
     def wait_until_it_is_whole(self) -> None:
-        """Until there is nothing of an earlier code, and nothing is missing."""
+        """Wait until only processes of the current code are left, and none is missing."""
         self.server.wait_for(lambda: sorted(self.processes().values()) == _WHOLE)
 
 
 class Exchange:
-    """One of a plain client."""
+    """Exchange of a plain client."""
 
     def __init__(self, pool: Pool, name: str) -> None:
         self._client = pool.server.client()
@@ -149,7 +149,7 @@ class Exchange:
 
 
 def answer(pool: Pool, name: str = "version") -> str:
-    """Of a new exchange."""
+    """Return the answer of a new exchange."""
     exchange = Exchange(pool, name)
     version = exchange.call(0)
     exchange.close()
@@ -157,5 +157,5 @@ def answer(pool: Pool, name: str = "version") -> str:
 
 
 def until_it_answers(pool: Pool, version: str) -> None:
-    """Until new exchanges have this code."""
+    """Wait until new exchanges run this code."""
     pool.server.wait_for(lambda: answer(pool) == version)

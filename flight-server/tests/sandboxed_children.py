@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""System calls in a child of the test, with the sandbox of a worker and without.
+"""System calls in a child of the test, with and without a worker's sandbox.
 
-Arguments are such that a call does no harm where it is not refused.
+Arguments are chosen so that a call does no harm if it is allowed.
 """
 
 import ctypes
@@ -23,11 +23,11 @@ needs_filters = pytest.mark.skipif(
 )
 
 NOWHERE = 1
-"""A pointer to memory that is not there."""
+"""Pointer to unmapped memory."""
 
 
 def error_of(call: str, *arguments: int) -> int:
-    """The error of a call, 0 for none."""
+    """Return the errno of a call, 0 for success."""
     ctypes.set_errno(0)
     number = call_number(call)
     assert number is not None
@@ -36,11 +36,11 @@ def error_of(call: str, *arguments: int) -> int:
 
 
 def in_a_child(act: Callable[[], int], *, sandboxed: WorkerSandbox | None) -> int:
-    """What `act` returns in a child of this process, which is the child's zygote."""
+    """Return the result of `act` in a child of this process, which acts as the child's zygote."""
     child = os.fork()
     if child == 0:
         try:
-            # Some calls act on the terminal.
+            # Some calls change the terminal.
             os.setsid()
             if sandboxed is not None:
                 sandboxed.enter(os.getpid())
@@ -53,7 +53,7 @@ def in_a_child(act: Callable[[], int], *, sandboxed: WorkerSandbox | None) -> in
 
 
 def refused(act: Callable[[], int], error: int) -> bool:
-    """Whether the sandbox is what refuses it; skips what the kernel refuses to everybody like this one."""
+    """Return whether the sandbox refuses the call; skip if the kernel refuses it without the sandbox too."""
     assert in_a_child(act, sandboxed=SANDBOX) == error
     if in_a_child(act, sandboxed=None) == error:
         pytest.skip("the kernel or this user's rights refuse it without the filter too")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft-server serve` in processes of its own, and exchanges with its function `echo`."""
+"""Processes of `updraft-server serve`, and exchanges with its function `echo`."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ from updraft.v1.control_pb2 import PoolStatus
 
 SCHEMA = pa.schema({"_0": pa.int64()})
 ECHO = flight.FlightDescriptor.for_path("echo")
-# Only a hang reaches it.
+# Reached only if something hangs.
 HANG_SECONDS = 60.0
 
 
@@ -30,19 +30,19 @@ def server_command(name: str, *options: str) -> list[str]:
 
 
 def front_command(directory: Path, *options: str) -> list[str]:
-    """The front of a pool whose halves keep their files in this directory."""
+    """Return the command of a front that keeps its files in this directory."""
     return server_command("front", *FREE_PORTS, f"--runtime-directory={directory}/front", *options)
 
 
 def workers_command(directory: Path, *options: str) -> list[str]:
-    """The workers of that pool."""
+    """Return the command of that front's workers."""
     return server_command(
         "workers", f"--front-directory={directory}/front", f"--runtime-directory={directory}/workers", *options
     )
 
 
 class Server:
-    """A running pool and what its ready file says."""
+    """Running pool, and the contents of its ready file."""
 
     def __init__(self, directory: Path, *options: str, **process: Any) -> None:
         self.ready_file = directory / "ready.json"

@@ -28,7 +28,7 @@ GROUPED_MAP_ARROW_ITER, GROUPED_MAP_PANDAS_ITER = 215, 216
 GROUPED_AGG_ARROW, WINDOW_AGG_ARROW = 252, 253
 TABLE, ARROW_TABLE, ARROW_UDTF = 300, 301, 302
 
-# Not every PySpark has them.
+# Some supported PySpark versions lack these kinds.
 LATER_KINDS = {
     *(GROUPED_MAP_ARROW, COGROUPED_MAP_ARROW, GROUPED_MAP_ARROW_ITER, GROUPED_MAP_PANDAS_ITER, 217),
     *range(250, 255),
@@ -59,7 +59,7 @@ def session_command(
     limits: exchange_pb2.Limits | None = None,
     **changes: Any,
 ) -> exchange_pb2.ExchangeCommand:
-    """A command; the test is skipped where this pyspark does not have the kind."""
+    """Return a command; skip the test if this PySpark does not have the kind."""
     if eval_type in LATER_KINDS - PYSPARKS_KINDS.keys():
         pytest.skip(f"pyspark {pyspark.__version__} has no eval type {eval_type}")
     in_payload = exchange_pb2.SessionPayload.DESCRIPTOR.fields_by_name
@@ -102,7 +102,7 @@ def table_command(
 def scalar_arrow(
     function: Callable[..., Any], return_type: DataType | None = None, **options: Any
 ) -> exchange_pb2.ExchangeCommand:
-    """What most tests run; PySpark 4.0 has no such function and runs it over pandas."""
+    """Return the command of an arrow_udf, which most tests run; PySpark 4.0 has none and runs it over pandas."""
     return_type = return_type or LongType()
     if SCALAR_ARROW in PYSPARKS_KINDS:
         return session_command(SCALAR_ARROW, udf(function, return_type), **options)
@@ -117,7 +117,7 @@ def _over_series(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def said(pool: Pool, function: Callable[[], object], *, application: str = "app", tenant: str = "") -> str:
-    """What a function says that takes nothing, once it has run in a worker as a session function."""
+    """Run a function without arguments in a worker as a session function, and return its result as text."""
 
     def called(x: pa.Array) -> pa.Array:
         return pa.array([str(function())] * len(x))
@@ -131,12 +131,12 @@ async def said(pool: Pool, function: Callable[[], object], *, application: str =
 
 
 def rows_struct(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch as the one struct column that the map family takes."""
+    """Return the batch as the one struct column that the map family takes."""
     return pa.RecordBatch.from_arrays([batch.to_struct_array()], ["_0"])
 
 
 def pickled_rows(values: Iterable[Iterable[Any]]) -> pa.RecordBatch:
-    """A request batch of a pickled UDF: one value for each list of rows."""
+    """Return a request batch of a pickled UDF: one value for each list of rows."""
     import pickle
 
     column = pa.array([pickle.dumps(list(rows)) for rows in values], pa.binary())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver with a key of its own, and what it signs."""
+"""Driver with a key of its own, and its signatures."""
 
 import hashlib
 import time
@@ -17,7 +17,7 @@ DAY_MILLISECONDS = 24 * 60 * 60 * 1000
 
 
 class Driver:
-    """Signs what its sessions ship."""
+    """Driver that signs what its sessions ship."""
 
     def __init__(self, name: str = "a-driver") -> None:
         self.name = name
@@ -25,16 +25,16 @@ class Driver:
 
     @property
     def public_pem(self) -> str:
-        """As `openssl pkey -pubout` writes it."""
+        """Public key as `openssl pkey -pubout` writes it."""
         return self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
     @property
     def private_pem(self) -> str:
-        """As `openssl genpkey` writes it."""
+        """Private key as `openssl genpkey` writes it."""
         return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
     def statement(self, command: ExchangeCommand, schema: bytes, payload: bytes | None = None) -> Statement:
-        """What it says of an exchange; `payload` where that is deferred."""
+        """Return the statement about an exchange; pass `payload` if it is deferred."""
         now = int(time.time() * 1000)
         return Statement(
             owner=command.task.owner,
@@ -47,7 +47,7 @@ class Driver:
         )
 
     def sign(self, statement: Statement | bytes) -> SignedStatement:
-        """The statement with this driver's signature."""
+        """Return the statement with this driver's signature."""
         encoded = statement if isinstance(statement, bytes) else statement.SerializeToString()
         raw = self._key.public_key().public_bytes_raw()
         return SignedStatement(
@@ -55,7 +55,7 @@ class Driver:
         )
 
     def signed(self, command: ExchangeCommand, schema: bytes, payload: bytes | None = None) -> ExchangeCommand:
-        """The command with a statement about it."""
+        """Return the command with a signed statement about it."""
         copy = ExchangeCommand()
         copy.CopyFrom(command)
         copy.signed_statement.CopyFrom(self.sign(self.statement(command, schema, payload)))
@@ -63,7 +63,7 @@ class Driver:
 
 
 def signer_entry(driver: Driver, **settings: Any) -> str:
-    """A driver's table in a file of signers."""
+    """Return a driver's table for a file of signers."""
     lines = (f"{name} = {value}\n" for name, value in settings.items())
     return f'[[signer]]\nname = "{driver.name}"\npublic_key = """\n{driver.public_pem}"""\n{"".join(lines)}'
 
@@ -71,7 +71,7 @@ def signer_entry(driver: Driver, **settings: Any) -> str:
 def write_signers(
     path: Path, drivers: Iterable[Driver], *, revoked: Iterable[str] = (), **settings: Any
 ) -> Mapping[str, Any]:
-    """Write a file of signers, each with the same settings; returns the front's settings that name it.
+    """Write a file of signers with the same settings, and return the front's settings that name it.
 
     `revoked` has digests of functions as an audit log names them.
     """

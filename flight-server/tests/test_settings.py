@@ -98,7 +98,7 @@ def test_a_half_of_a_pool_needs_the_directory_in_which_they_find_each_other(tmp_
 
 
 def test_the_workers_settings_name_no_secret() -> None:
-    """They are those of a container in which user code runs: its environment has to be enough."""
+    """A container that runs user code has these settings in its environment, so none may be a secret."""
     assert not {"token_file", "tls_key_file", "tls_certificate_file"} & SeparateWorkersSettings.model_fields.keys()
 
 

@@ -17,13 +17,13 @@ from updraft_server.ipc.zygote_packets import (
     encode,
 )
 
-# Only a hang reaches it.
+# Reached only if something hangs.
 HANG_SECONDS = 60.0
 Answer = TypeVar("Answer")
 
 
 class Front:
-    """A connection to the zygote, and the workers that came over it."""
+    """Connection to the zygote, and the workers that it delivered."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -42,7 +42,7 @@ class Front:
         return packet
 
     def fork(self) -> tuple[str, int]:
-        """A new worker: its id, and a descriptor that shows its end."""
+        """Fork a worker and return its id and a pidfd."""
         self.send(Fork(1))
         forked = self.expect(Forked)
         return forked.worker, os.pidfd_open(forked.pid)

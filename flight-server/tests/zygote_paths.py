@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A source of zygotes that a test plays at a path."""
+"""Source of zygotes that a test plays at a path."""
 
 import socket
 from pathlib import Path
 
 
 class ZygotesAt:
-    """Connects to whatever listens there."""
+    """Source that connects to whatever listens at the path."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A device that is none: pyarrow behind the seam, which runs out of memory and fails when the test says so.
+"""Fake device: pyarrow behind the device interface, which runs out of memory and fails when the test says so.
 
-It proves what the writer does around a device. What a GPU's library writes is proven on a GPU alone (tests/on_gpu).
+It shows what the writer does around a device. Only tests/on_gpu shows what a GPU's library writes.
 """
 
 import io
@@ -18,7 +18,7 @@ from updraft_writer.gpu.engine import DeviceError, DeviceFile, DeviceMemoryError
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.gpu.staging import Staging
 
-# So small that most tables of the tests need several.
+# Small enough that most tables of the tests need several blocks.
 BLOCKS, BLOCK_BYTES = 3, 16 << 10
 
 
@@ -31,7 +31,7 @@ def on_device(part: pa.Table) -> pa.Table:
 
 
 class DeviceForTests:
-    """`failures` are raised by the next steps, one each, None lets one through; there is room for `most_rows`."""
+    """Fake device; the next steps raise `failures`, one each (None: no failure); it has room for `most_rows`."""
 
     name = "device"
     memory_bytes = 1 << 30
@@ -100,12 +100,12 @@ class _File:
 
 
 def _rows_of(table: pa.Table, row_group_bytes: int | None) -> int:
-    """The rows at which a table is cut into row groups."""
+    """Return the number of rows at which a table is cut into row groups."""
     groups = math.ceil(int(table.nbytes) / row_group_bytes) if row_group_bytes else 1
     return max(1, math.ceil(int(table.num_rows) / max(1, groups)))
 
 
 def gpu_of(device: DeviceForTests, **limits: Any) -> Gpu:
-    """The device as a writer has it."""
+    """Return the device as a writer uses it."""
     admission = DeviceAdmission(DeviceLimits(**{"memory_bytes": device.memory_bytes, **limits}))
     return Gpu(device, admission, Staging(device.pinned, BLOCKS * BLOCK_BYTES, block_bytes=BLOCK_BYTES))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file system that renames as HDFS does, on the local one, and fails when a test says so."""
+"""Local file system that renames as HDFS does, and fails when a test says so."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from pyarrow import fs
 
 
 class NameNode:
-    """Renames to no name that is taken; `lost_answers` renames are done and then said to have failed."""
+    """File system that renames only to free names; `lost_answers` renames take effect and then report a failure."""
 
     type_name = "hdfs"
 

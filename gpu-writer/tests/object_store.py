@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file system that moves as object stores do, on the local one: a copy and then a removal, of which one may fail."""
+"""Local file system that moves as object stores do: by a copy and then a deletion, either of which may fail."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from pyarrow import fs
 
 
 class ObjectStore:
-    """Loses the answer of its first `lost` step (copy or delete), or does not do that step when it is `refused`.
+    """File system that loses the answer of its first `lost` step (copy or delete), or skips that step if `refused`.
 
-    `flat` accounts of Azure cannot move at all. Errors have no errno, as those of S3.
+    `flat` accounts of Azure cannot move at all. Errors have no errno, like those of S3.
     """
 
     type_name = "s3"

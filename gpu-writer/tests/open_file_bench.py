@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open files over a quota and sinks of the test's choice, and the batches that go into them."""
+"""Open files over a quota and sinks that the test chooses, and batches for them."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,7 +18,7 @@ from updraft_writer.sinks.sink import Sink
 SCHEMA = pa.schema({"n": pa.int64()})
 ROWS = 1000
 RAW_BYTES = 8 * ROWS
-# What is reserved for a batch: itself and its encoding.
+# Reservation of a batch: its own bytes and those of its encoding.
 BATCH_BYTES = reserved_bytes(RAW_BYTES)
 
 
@@ -27,7 +27,7 @@ def batch(first: int = 0) -> pa.RecordBatch:
 
 
 class Bench:
-    """A quota, threads and files over sinks of the test's choice."""
+    """Quota, threads and files over sinks that the test chooses."""
 
     def __init__(self, threads: ThreadPoolExecutor, quota_bytes: int) -> None:
         self.quota = Quota(QuotaLimits(quota_bytes=quota_bytes, timeout_seconds=20.0))

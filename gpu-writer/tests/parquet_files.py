@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet files made in memory by the encoder, and what is in them."""
+"""Parquet files that the encoder makes in memory, and their contents."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def read(data: bytes) -> pa.Table:
 
 
 def without_zones(table: pa.Table) -> pa.Table:
-    """INT96 and Spark's footers know no zone: the values are what counts."""
+    """Remove time zones, which INT96 and Spark's footers do not store: only the values are compared."""
 
     def without_zone(field: pa.Field) -> pa.Field:
         return field.with_type(pa.timestamp("us")) if pa.types.is_timestamp(field.type) else field

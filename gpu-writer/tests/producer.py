@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A producer to be killed: `python producer.py ADDRESS DIRECTORY` writes small files for ever, several at once."""
+"""Producer to be killed: `python producer.py ADDRESS DIRECTORY` writes small files forever, several at once."""
 
 import itertools
 import sys

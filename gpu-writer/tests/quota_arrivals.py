@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that come to a quota one after the other, with a clock that the test moves."""
+"""Batches that arrive at a quota one after the other, with a clock that the test moves."""
 
 import asyncio
 
@@ -8,13 +8,13 @@ from updraft_writer.quota import Quota, QuotaLimits, Reservation
 
 
 async def settled() -> None:
-    """Let everything run that can: nothing here waits for the outside."""
+    """Let every runnable task of the loop run; nothing here waits for the outside."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 class Arrivals:
-    """Who asked for how much, in which order they were let in, and what they hold."""
+    """Requests to a quota, the order in which they were admitted, and the bytes they hold."""
 
     def __init__(
         self, quota_bytes: int = 100, timeout_seconds: float = 60.0, caps: Caps | None = None, own_bytes: int = 0
@@ -44,7 +44,7 @@ class Arrivals:
         await settled()
 
     async def leave_in_turn(self) -> None:
-        """Everybody who is in leaves, the first first, until nobody is in."""
+        """Release all held bytes, the oldest first, until none are held."""
         while self.held:
             await self.leave(next(iter(self.held)))
 

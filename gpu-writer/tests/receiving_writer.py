@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer with two receivers, on any number of cores."""
+"""Writer with two receivers, on any number of cores."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ WITH_RECEIVERS = {
     "receivers.LEAST_RECEIVERS": RECEIVERS,
     "receivers.MOST_RECEIVERS": RECEIVERS,
 }
-"""Constants below `updraft_writer` of a writer with receivers on any number of cores."""
+"""Constants below `updraft_writer` for a writer with receivers on any number of cores."""
 
 
 @contextmanager

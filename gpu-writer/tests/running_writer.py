@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer that serves in a thread of the test, on ports that the system chooses, and clients of it."""
+"""Writer that serves in a thread of the test, on ports that the system chooses, and its clients."""
 
 import asyncio
 import queue
@@ -35,7 +35,7 @@ from updraft_writer.settings import ServeSettings
 from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.writer import Writer
 
-# Only a hang reaches it.
+# Reached only if something hangs.
 WITHIN_SECONDS = 60.0
 NOTHING = memoryview(b"")
 SCHEMA = pa.schema({"n": pa.int64()})
@@ -51,7 +51,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 class RunningWriter:
-    """A writer that serves; `root` is where it may write, unless `storage` names another root."""
+    """Serving writer; `root` is where it may write, unless `storage` names another root."""
 
     def __init__(self, root: Path, *, storage: str = "", **changes: Any) -> None:
         self.root = root
@@ -103,11 +103,11 @@ class RunningWriter:
         assert not self._thread.is_alive()
 
     def files(self) -> list[str]:
-        """All files below the root, also those that nobody reads."""
+        """Return all files below the root, including hidden ones."""
         return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file())
 
     def becomes_empty(self) -> None:
-        """Wait until nothing is held, nobody waits and no file is open."""
+        """Wait until nothing is held, no request waits and no file is open."""
         quota = self.writer.quota
         wait_for(
             lambda: (quota.held_bytes, quota.reservations, quota.waiting, len(self.writer.files)) == (0, 0, 0, 0),
@@ -119,10 +119,10 @@ class RunningWriter:
 def running_writer(
     root: Path, *, constants: Mapping[str, object] = MappingProxyType({}), **changes: Any
 ) -> Iterator[RunningWriter]:
-    """A writer for a test, which at its end holds nothing and has left no unfinished file.
+    """Run a writer that must hold nothing at its end and leave no unfinished file.
 
-    `constants` are values for constants below `updraft_writer`, while it runs. `row_group_bytes` among `changes` is
-    the size of row groups of clients that name none.
+    `constants` are values for constants below `updraft_writer` while it runs. `row_group_bytes` among `changes` is the
+    size of row groups of clients that name none.
     """
     row_group_bytes = changes.pop("row_group_bytes", 1 << 20)
     with pytest.MonkeyPatch.context() as patch:
@@ -150,7 +150,7 @@ def command(path: Path | str, **changes: Any) -> WriteCommand:
 
 
 class RawExchange:
-    """An exchange message by message, also by those who do not keep to the protocol."""
+    """Exchange of single messages, which may break the protocol."""
 
     def __init__(
         self, address: str, schema: pa.Schema, to_do: WriteCommand, *, timeout_seconds: float = WITHIN_SECONDS
@@ -191,7 +191,7 @@ class RawExchange:
         return WriteReplyMetadata.FromString(bytes(split_flight_data(next(self.call)).app_metadata))
 
     def last_reply(self) -> WriteReplyMetadata:
-        """The last message before the status."""
+        """Return the last message before the status."""
         last = WriteReplyMetadata()
         try:
             while True:
@@ -211,7 +211,7 @@ class RawExchange:
 
 
 def write(writer: RunningWriter, path: Path, *rows: pa.RecordBatch | pa.Table, then: Exception | None = None) -> None:
-    """Write a file through a client; with `then` the producer fails after the last rows."""
+    """Write a file through a client; with `then`, the producer fails after the last rows."""
     with writer.client() as client, client.create(str(path), rows[0].schema) as file:
         for data in rows:
             file.write(data)
@@ -225,7 +225,7 @@ def read(path: Path) -> list[int]:
 
 
 class Gate:
-    """Where a step of a storage waits for the test."""
+    """Gate at which a step of a storage waits for the test."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -238,7 +238,7 @@ class Gate:
 
 
 class GatedStorage(LocalStorage):
-    """Holds every piece back until the test opens the gate, or with `at` = publish the publication alone."""
+    """Storage that holds every piece until the test opens the gate, or with `at` = publish only the publication."""
 
     def __init__(self, path: Path, gate: Gate, at: str) -> None:
         super().__init__(path)
@@ -258,7 +258,7 @@ class GatedStorage(LocalStorage):
 
 @contextmanager
 def gated_storage(writer: RunningWriter, *, at: str = "write") -> Iterator[Gate]:
-    """Give a writer storages with a gate before a step, which is open at the end."""
+    """Give a writer storages with a gate before a step; the gate is open at the end."""
     gate = Gate()
     writer.writer.factory.storage = lambda path, *_, **__: GatedStorage(Path(path), gate, at)
     try:

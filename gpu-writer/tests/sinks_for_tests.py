@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sinks that do what the test says: keep the bytes, wait at a gate, fail at a step."""
+"""Sinks that follow the test's instructions: keep the bytes, wait at a gate, fail at a step."""
 
 import asyncio
 
@@ -8,9 +8,9 @@ from updraft_writer.pieces import Piece
 
 
 class MemorySink:
-    """Keeps what it is given; gates hold writes or the publication back, `fail_at` names the step that fails.
+    """Sink that keeps its bytes; gates hold writes or the publication back, and `fail_at` names the step that fails.
 
-    `writing` is set once a write has begun, `wrote` once one has ended, `publishing` once the publication has.
+    `writing` is set once a write has begun, `wrote` once one has ended, `publishing` once the publication has begun.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of every type, laid out so that readers can skip rows by each of their values, and the filters to try."""
+"""Columns of every type, laid out so that readers can skip rows by each of their values, and filters for them."""
 
 import datetime as dt
 import decimal
@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow as pa
 
 NAN, INFINITY = float("nan"), float("inf")
-# As x86 makes it: with a sign.
+# With a sign bit, as x86 makes it.
 OTHER_NAN = struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0]
 UTC = dt.UTC
 COMPARISONS = ("=", "<", "<=", ">", ">=", "<>")
-# By the numbers of the values: each is tried with "=" and from both sides. Floats, whose order is not the same to all,
-# are tried with every operator.
+# Operators for each value by its index: "=" and both directions. Floats, which readers order differently, get every
+# operator.
 _OPERATORS = (("=", "<", ">="), ("=", "<", ">=", "<>"), ("=", "<=", ">"), ("=", "<=", ">"))
-# Rows of one value side by side: several pages of the tests' files, where the fewest values of a page are 16.
+# Consecutive rows of one value: several pages, because the test files have pages of 16 values or more.
 _RUN = 32
-# By their numbers, the values of each row group; None is null.
+# Values of each row group, by index; None is null.
 _ROW_GROUPS: tuple[tuple[int | None, ...], ...] = (
     (0,),
     (1,),
@@ -36,7 +36,7 @@ _ROW_GROUPS: tuple[tuple[int | None, ...], ...] = (
 
 @dataclass(frozen=True)
 class Case:
-    """A column with four values of one type: its own, or those of `struct.x`, `list[0]` or `map['k']`."""
+    """Column with four values of one type: plain, or at `struct.x`, `list[0]` or `map['k']`."""
 
     name: str
     data_type: pa.DataType
@@ -58,13 +58,13 @@ class Case:
 
     @property
     def field(self) -> pa.Field:
-        """Its column, with the name that Spark's ORC reader needs if the type of the numbers is another in Spark."""
+        """Field of its column, with Spark's type name in the metadata if Spark's ORC reader needs it."""
         name = {"spark.sql.catalyst.type": self.spark} if self.spark.startswith("interval") else None
         return pa.field(self.name, self.column_type, metadata=name)
 
     @property
     def leaf(self) -> str:
-        """The path of its values in a Parquet file."""
+        """Path of its values in a Parquet file."""
         suffix = {"struct": ".x", "list": ".list.element", "map": ".key_value.value"}
         return self.name + suffix.get(self.place, "")
 
@@ -142,23 +142,23 @@ CASES = [
     Case("months", pa.int32(), (-(1 << 31), -1, 0, (1 << 31) - 1), "interval year to month", "INTEGER"),
     Case("microseconds", pa.int64(), (-(1 << 53), -1, 0, 1 << 53), "interval day to second", "BIGINT"),
 ]
-# Spark's ORC reader tells 0.0 from -0.0, in Spark's own files too: no filter with a zero is among these.
+# Spark's ORC reader distinguishes 0.0 from -0.0, even in Spark's own files, so no filter here has a zero.
 _NO_ZEROS = (NAN, -1.5, 1.5, 3.0)
 ORC_CASES = [
     replace(case, values=_NO_ZEROS) if case.values is _ZEROS else case
     for case in CASES
-    # The writer makes no times with a zone in ORC; the others are not Spark's types.
+    # The writer does not write times with a zone as ORC; the other excluded types are not Spark's.
     if case.spark and case.name != "instant"
 ]
 
 
 def table(cases: list[Case]) -> pa.Table:
-    """One row group after the other; `id` counts the rows."""
+    """Return all row groups as one table; `id` counts the rows."""
     return pa.concat_tables(row_groups(cases))
 
 
 def row_groups(cases: list[Case], *, first_id: int = 0) -> list[pa.Table]:
-    """The row groups of a file with these columns and the column `id`."""
+    """Return the row groups of a file with these columns and the column `id`."""
     groups: list[pa.Table] = []
     for numbers in _ROW_GROUPS:
         rows = [number for number in numbers for _ in range(_RUN)]
@@ -171,7 +171,7 @@ def row_groups(cases: list[Case], *, first_id: int = 0) -> list[pa.Table]:
 
 
 def text(value: Any) -> str:
-    """A value as SQL casts it from a string."""
+    """Return a value as a string that SQL can cast."""
     match value:
         case bool():
             return str(value).lower()
@@ -183,7 +183,7 @@ def text(value: Any) -> str:
 
 
 def filters(case: Case) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Operators with the values on their right: one value each, and two of IN."""
+    """Yield each operator with the values on its right: one value, or two for IN."""
     values = tuple({repr(value): value for value in case.values}.values())
     every = pa.types.is_floating(case.data_type)
     for value, operators in zip(values, _OPERATORS, strict=False):
@@ -195,7 +195,7 @@ def filters(case: Case) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def wrong(conditions: list[Any], found: Sequence[Sequence[int]], there: Sequence[Sequence[int]]) -> list[str]:
-    """The conditions that do not find the rows that they should, as texts."""
+    """Return the conditions that find wrong rows, as texts."""
     assert any(there)
     return [
         f"{condition}: {len(ours)} rows of {len(right)}"

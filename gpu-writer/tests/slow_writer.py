@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer whose storage is slow, as a process of its own: ROOT READY_FILE QUOTA_BYTES [BYTES_PER_SECOND].
+"""Writer with slow storage, as a process of its own: ROOT READY_FILE QUOTA_BYTES [BYTES_PER_SECOND].
 
-All files share one line; with BYTES_PER_SECOND each file has one of its own, as in an object store.
+All files share one line; with BYTES_PER_SECOND each file has its own, as in an object store.
 """
 
 import sys
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from updraft_writer.process import use_little_memory
 
 if TYPE_CHECKING:
-    # At run time this module would import pyarrow before `use_little_memory`.
+    # Imported at run time, it would load pyarrow before `use_little_memory`.
     from updraft_writer.pieces import Piece
 
 _SHARED_BYTES_PER_SECOND = 80 << 20

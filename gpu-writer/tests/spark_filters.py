@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters over the cases of `skipping`: the rows that Spark finds with and without telling the source the filter."""
+"""Filters over the cases of `skipping`: the rows that Spark finds with and without pushing the filter down."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -16,8 +16,8 @@ _FILTERS_PER_QUERY = 20
 
 
 def assert_spark_finds(spark: SparkSession, path: str, kind: str, cases: list[Case]) -> None:
-    """Try every filter over `cases`: a reader that sees it has to find the rows that Spark finds in all of them."""
-    # With its own schema: Spark does not even open a file with a half float, and intervals are numbers to it.
+    """Try every filter over `cases`: a pushed-down filter must find the same rows as one that Spark evaluates."""
+    # An explicit schema, because Spark cannot open a file with a half float and reads intervals as numbers.
     schema = ", ".join(["id bigint", *(f"{case.name} {_type(case)}" for case in cases)])
     frame = spark.read.schema(schema).format(kind).load(path)
     conditions = _conditions(cases)
@@ -62,7 +62,7 @@ def _type(case: Case) -> str:
 
 
 def _pushed_down(frame: DataFrame, conditions: list[str]) -> list[list[int]]:
-    """The ids of the rows that each condition finds as the filter of a scan of its own."""
+    """Return the ids of the rows that each condition finds as the filter of its own scan."""
     found: list[list[int]] = []
     for part in _batched(conditions, _FILTERS_PER_QUERY):
         queries = (f"SELECT {index} AS i, id FROM {{rows}} WHERE {one}" for index, one in enumerate(part))
@@ -72,7 +72,7 @@ def _pushed_down(frame: DataFrame, conditions: list[str]) -> list[list[int]]:
 
 
 def _evaluated(frame: DataFrame, conditions: list[str]) -> list[list[int]]:
-    """The ids of the rows that each condition finds in all rows of the source."""
+    """Return the ids of the rows that each condition finds in all rows of the source."""
     lists = (f"collect_list(IF({one}, id, NULL))" for one in conditions)
     [answer] = frame.selectExpr(*lists).collect()
     return list(answer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table of every kind of column that Spark writes, as Spark gives it to Arrow."""
+"""Table with every kind of column that Spark writes, as Spark passes it to Arrow."""
 
 import datetime as dt
 import decimal
@@ -13,7 +13,7 @@ BEFORE_1970 = dt.datetime(1950, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)
 
 
 def spark_table(rows: int = 100) -> pa.Table:
-    """Nulls in every column, negative numbers, empty and nested values."""
+    """Return a table with nulls in every column, negative numbers, and empty and nested values."""
 
     def column(values: list[Any], data_type: pa.DataType) -> pa.Array:
         return pa.array([values[index % len(values)] for index in range(rows)], data_type)
@@ -50,7 +50,7 @@ def spark_table(rows: int = 100) -> pa.Table:
 
 
 def orc_table(rows: int = 100) -> pa.Table:
-    """The same without timestamps that have a time zone, which are not written as ORC."""
+    """Return the same table without timestamps with a time zone, which are not written as ORC."""
     values = [[{"on": dt.date(2026, 1, 1)}, None], None, [{"on": None}]]
     dates = pa.array([values[index % len(values)] for index in range(rows)], pa.list_(pa.struct({"on": pa.date32()})))
     return spark_table(rows).drop_columns(["instant", "times"]).append_column("dates", dates)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small local Spark as the oracle of files, and a frame of everything that it writes, ancient dates included."""
+"""Small local Spark as the oracle of files, and a frame of every type that it writes, ancient dates included."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 SPARK_VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-# The zone of Java and the one of the session differ, so that a mistaken one shows.
+# The zones of Java and of the session differ, so that a mix-up shows.
 JAVA_ZONE = "America/Los_Angeles"
 SESSION_ZONE = "Europe/Prague"
 
@@ -27,7 +27,7 @@ _CONFS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
 }
-# From the year 1 to the year 2190, 400 days and some hours apart.
+# From year 1 to year 2190, 400 days and some hours apart.
 _ROWS = 2000
 _DATE = "date_add(DATE'0001-01-01', cast(id * 400 as int))"
 _WALL_CLOCK = (
@@ -59,7 +59,7 @@ _COLUMNS = {
 
 @contextmanager
 def local_spark() -> Iterator[SparkSession]:
-    """Spark on one core, ended at the end; RuntimeError beside another, whose JVM has another zone."""
+    """Run Spark on one core; raise RuntimeError if another Spark runs, whose JVM has another zone."""
     if SparkContext._active_spark_context is not None:
         raise RuntimeError("another Spark runs in this process: run the writer's own tests in a process of theirs")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -75,7 +75,7 @@ def local_spark() -> Iterator[SparkSession]:
 
 @contextmanager
 def confs(spark: SparkSession, changes: Mapping[str, str]) -> Iterator[None]:
-    """Runtime settings for the block; afterwards they are as they were."""
+    """Set runtime settings for the block and restore them afterwards."""
     before = {key: spark.conf.get(key) for key in changes}
     for key, value in changes.items():
         spark.conf.set(key, value)
@@ -87,7 +87,7 @@ def confs(spark: SparkSession, changes: Mapping[str, str]) -> Iterator[None]:
 
 
 def everything(spark: SparkSession, *, since: str = "0001-01-01", instant_type: str = "timestamp") -> DataFrame:
-    """All types with nulls among them: dates after `since`, and `instant_type` in the place of timestamps."""
+    """Return all types, with nulls; dates begin at `since`, and timestamps have the type `instant_type`."""
     columns = [
         f"if(id % 5 = {index % 5}, NULL, {expression}) AS {name}"
         for index, (name, expression) in enumerate(_COLUMNS.items())
@@ -102,7 +102,7 @@ def everything(spark: SparkSession, *, since: str = "0001-01-01", instant_type: 
 
 
 def call(spark: SparkSession, name: str) -> Any:
-    """A Java class of Spark's or of a library that it brings."""
+    """Return a Java class of Spark or of a library that it brings."""
     found: Any = spark._jvm
     for part in name.split("."):
         found = getattr(found, part)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides how large a batch in parts may be."""
+"""Limit on the size of a batch in parts."""
 
 import pytest
 
@@ -15,7 +15,7 @@ MIB = 1 << 20
         (1024, 1000, None, 500, "--quota-bytes of the writer to 2 times the batch"),
         (1024, 4096, 600, 300, "max_quota_bytes of the tenant to 2 times the batch"),
         (1024, 4096, 4096, 1024, "--max-batch-bytes of the writer"),
-        # As much as a message has is always taken.
+        # A batch as large as a message is always accepted.
         (1024, 10, None, 64, "--quota-bytes of the writer to 2 times the batch"),
         (1024, 4096, 0, 64, "max_quota_bytes of the tenant to 2 times the batch"),
     ],

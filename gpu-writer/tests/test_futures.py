@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps on threads, which cannot be stopped."""
+"""Steps on threads, which cannot be interrupted."""
 
 import asyncio
 import threading

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoded bytes in blocks that are used again, and how much memory the free ones may take."""
+"""Encoded bytes in reused blocks, and how much memory free blocks may use."""
 
 import os
 

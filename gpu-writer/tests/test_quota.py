@@ -52,7 +52,7 @@ async def test_a_large_batch_is_not_starved_behind_a_thousand_small_ones() -> No
     while "large" not in arrivals.admitted:
         arrivals.now += 0.1
         await arrivals.leave(next(iter(arrivals.held)))
-    # One leaves every 0.1 seconds, so that 50 overtake it in 5 seconds, beside the 5 that were in when it came.
+    # One leaves every 0.1 seconds, so 50 overtake it in 5 seconds, besides the 5 that were admitted when it came.
     assert len(arrivals.admitted) <= 60
     await arrivals.leave_in_turn()
     assert len(arrivals.admitted) == 1001

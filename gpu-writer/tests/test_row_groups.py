@@ -25,7 +25,7 @@ def batch(rows: int, first: int = 0) -> pa.RecordBatch:
 
 
 def lists(lengths: list[int]) -> pa.Array:
-    """Lists of booleans."""
+    """Return lists of booleans with these lengths."""
     offsets = pa.array([sum(lengths[:index]) for index in range(len(lengths) + 1)], pa.int32())
     bits = pa.py_buffer(bytes(sum(lengths) // 8 + 1))
     return pa.ListArray.from_arrays(offsets, pa.Array.from_buffers(pa.bool_(), sum(lengths), [None, bits]))
@@ -94,11 +94,11 @@ async def test_row_groups_are_counted_however_small_the_batches_are(
     ids=["lists", "in structs", "lists of lists", "of fixed size"],
 )
 async def test_long_lists_of_booleans_are_cut_where_they_are(quota: Quota, column: pa.Array) -> None:
-    """The average row says nothing: all is in a few of them."""
+    """The average row is misleading, because a few rows have all the values."""
     builder = RowGroupBuilder(max_rows=MANY)
     data = pa.record_batch({"b": column})
     reservation = await quota.acquire("t", data.nbytes)
-    # Four bytes of cost for each byte of a row group: 1,000 booleans.
+    # Four bytes of cost for each byte of a row group allow 1,000 booleans.
     groups = builder.add(data, reservation, raw_bytes=data.nbytes, target_bytes=1500, encoding_bytes=6 * 3700)
     booleans = []
     for group in [*groups, *builder.seal()]:

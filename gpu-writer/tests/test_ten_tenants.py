@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nine tenants that take all that they can get of a writer, and a tenth that comes last."""
+"""Nine tenants that take all they can get of a writer's quota, and a tenth that comes last."""
 
 from contextlib import ExitStack
 
@@ -16,7 +16,7 @@ QUOTA, OWN = 8000, 100
 
 
 async def taken() -> Arrivals:
-    """A quota of which nine tenants hold all that they can get, and wait for more."""
+    """Return a quota of which nine tenants hold all they can get and wait for more."""
     arrivals = Arrivals(QUOTA, own_bytes=OWN)
     for number in range(20):
         for tenant in GREEDY:

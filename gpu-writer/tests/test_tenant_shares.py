@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tenant may take of a writer: its caps, and its share of the files that may be open."""
+"""Per-tenant caps of a writer, and each tenant's share of the open files."""
 
 import hashlib
 from contextlib import ExitStack
@@ -31,7 +31,7 @@ async def test_a_tenant_at_its_cap_waits_for_itself_alone() -> None:
     await arrivals.come("a2", 20, "a")
     assert told[-1] == ("a", 10)
     arrivals.now = 60.0
-    # However long it waits, it is not in the way of others.
+    # However long it waits, it does not block others.
     await arrivals.come("b1", 60, "b")
     assert arrivals.admitted == ["a1", "b1"]
     await arrivals.leave("a1")
@@ -100,7 +100,7 @@ async def test_a_tenant_opens_no_more_files_than_its_cap() -> None:
 
 
 def identities_of(directory: Path, caps: str) -> Path:
-    """Of the tenants a and b, whose token is their name; the caps are those of a."""
+    """Return a file of the tenants a and b, whose token is their name; tenant a has the caps."""
     path = directory / "identities.toml"
     path.write_text(
         "".join(
@@ -115,7 +115,7 @@ def identities_of(directory: Path, caps: str) -> Path:
 
 
 def test_files_of_a_tenant_at_its_cap_flush_what_they_hold(tmp_path: Path) -> None:
-    """Their row groups would be larger than all that the tenant may hold."""
+    """Their row groups would be larger than everything the tenant may hold."""
     identities = identities_of(tmp_path, f"max_quota_bytes = {8 * MIB}")
     values = pa.record_batch({"n": pa.array(range(100_000), pa.int64())})
     large = {"quota_bytes": 512 * MIB, "row_group_bytes": 64 * MIB}

@@ -130,7 +130,7 @@ def test_whatever_the_schema_is_it_is_one_or_the_client_s_error(header: bytes) -
 
 
 def test_a_command_of_megabytes_is_refused_before_it_is_parsed() -> None:
-    """Two million empty options would take thirty times their bytes."""
+    """Two million empty options would take thirty times their bytes in memory."""
     options = b"\x4a\x00" * (1 << 21)
     encoded = b"\x72" + varint(len(options)) + options
     with pytest.raises(LimitError, match="the command has 4194309 bytes, the limit of this writer is 4194304"):

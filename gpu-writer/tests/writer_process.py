@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer as users start it, in a process whose system calls a test makes fail (`faults/failing_calls.c`)."""
+"""Writer as users start it, in a process whose system calls a test makes fail (`faults/failing_calls.c`)."""
 
 import itertools
 import json
@@ -23,7 +23,7 @@ from updraft.client.writer import WriterClient
 from updraft.v1.write_pb2 import Codec, Compression, ParquetOptions, Receipt
 
 COMMAND = [sys.executable, "-c", "from updraft_writer.cli import main; main()"]
-# Several row groups, so that there are writes before the last.
+# Several row groups, so that some writes come before the last.
 _TABLE = pa.table({"n": pa.arange(0, 100_000, 1)})
 _BATCHES = 4
 _OPTIONS = ParquetOptions(row_group_bytes=1 << 17, compression=Compression(codec=Codec.CODEC_NONE))
@@ -34,7 +34,7 @@ _SOURCES = Path(__file__).parent / "faults"
 class Fault(NamedTuple):
     """Calls that fail; see failing_calls.c.
 
-    `needle` is in their path, at its end when it ends with `$`. The first `skip` calls are whole, and so are all after
+    `needle` is in their path, at its end if it ends with `$`. The first `skip` calls work, and so do all calls after
     the next `times` (0: none).
     """
 
@@ -50,7 +50,7 @@ class Fault(NamedTuple):
 
 
 def build_library(name: str, directory: Path) -> Path:
-    """Compile faults/NAME.c; skips the test where nothing compiles C."""
+    """Compile faults/NAME.c; skip the test if there is no C compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler (cc): nothing makes system calls fail")
@@ -61,7 +61,7 @@ def build_library(name: str, directory: Path) -> Path:
 
 
 class WriterProcess:
-    """A running writer; `root` is where its files lie on this machine."""
+    """Running writer; `root` is the directory of its files on this machine."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", address: str, root: Path, control: Path) -> None:
         self.process = process
@@ -73,14 +73,14 @@ class WriterProcess:
         self._numbers = itertools.count(1)
 
     def fail(self, *faults: Fault) -> None:
-        """Make these calls fail from now on, and no others; forgets the calls before."""
+        """Make only these calls fail from now on, and forget the calls so far."""
         self._calls.unlink(missing_ok=True)
         new = self._rules.with_suffix(".new")
         new.write_text("".join(f"{line}\n" for line in (next(self._numbers), *faults)))
         new.replace(self._rules)
 
     def calls(self) -> list[tuple[str, Path]]:
-        """The calls below the root since the last `fail`, in order."""
+        """Return the calls below the root since the last `fail`, in order."""
         lines = self._calls.read_text().splitlines() if self._calls.exists() else []
         return [(call, Path(path)) for call, _, path in (line.partition(" ") for line in lines)]
 
@@ -88,7 +88,7 @@ class WriterProcess:
         return WriterClient(self.address, timeout_seconds=WITHIN_SECONDS)
 
     def files(self) -> list[str]:
-        """All files below the root, also those that nobody reads."""
+        """Return all files below the root, including hidden ones."""
         return sorted(path.name for path in self.root.rglob("*") if path.is_file())
 
     def status(self) -> dict[str, Any]:
@@ -103,14 +103,14 @@ class WriterProcess:
         wait_for(lambda: not any(self.status()[name] for name in names), "the release of everything")
 
     def is_left_empty(self) -> None:
-        """Check at the end of a test that nothing of it is left."""
+        """Check at the end of a test that it has left nothing."""
         self.fail()
         self.becomes_empty()
         assert [name for name in self.files() if name.endswith(".updraft")] == []
 
 
 def write(writer: WriterProcess, name: str = "part.parquet", *, root: str = "") -> Receipt:
-    """Write a file of many pieces; `root` is how a client names the writer's root."""
+    """Write a file of many pieces; `root` is the client's name for the writer's root."""
     with writer.client() as client:
         with client.create(f"{root or writer.root}/{name}", _TABLE.schema, _OPTIONS) as file:
             for _ in range(_BATCHES):
@@ -119,7 +119,7 @@ def write(writer: WriterProcess, name: str = "part.parquet", *, root: str = "") 
 
 
 def rows(path: Path) -> int:
-    """How many rows a file has."""
+    """Return the number of rows of a file."""
     return int(pq.read_metadata(path).num_rows)
 
 
@@ -134,7 +134,7 @@ def writer_process(
     environment: Mapping[str, str] | None = None,
     constants: Mapping[str, object] = NOTHING,
 ) -> Iterator[WriterProcess]:
-    """A writer whose calls below `directory`/data can be made to fail; `options` name another root than that."""
+    """Run a writer whose calls below `directory`/data can be made to fail; `options` may name another root."""
     root, control = directory / "data", directory / "control"
     root.mkdir(parents=True)
     control.mkdir()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a function may try against its neighbours and its pool, and what a client may try from outside."""
+"""Attacks by a function on its neighbors and its pool, and by a client from outside."""

@@ -11,7 +11,7 @@ ATTEMPTS = Attempts()
 
 
 def overwrite(path: str) -> str:
-    """Add nothing to a file that has to be there, which shows that something could be added."""
+    """Append nothing to a file that must exist, which shows that it could be appended to."""
     import os
 
     os.close(os.open(path, os.O_WRONLY))
@@ -77,7 +77,7 @@ def who_can_open_what_everybody_imports(target: Any) -> Any:
 
     import pyarrow
 
-    # Everybody else who opens it then waits until the kernel breaks the lease, 45 seconds later.
+    # Any other process that opens it then waits until the kernel breaks the lease, 45 seconds later.
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     file = os.open(os.path.join(os.path.dirname(pyarrow.__file__), "cuda.py"), os.O_RDONLY)
     fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
@@ -104,7 +104,7 @@ def notes_on_a_temporary_file_of_a_neighbour(target: Any) -> Any:
 
 
 def noted(path: str) -> Any:
-    """Leave an attribute at a file; a file system without attributes is as good as a refusal."""
+    """Set an attribute on a file; a file system without attributes counts as a refusal."""
     import errno
     import os
 
@@ -144,7 +144,7 @@ def who_answers_for_the_front(target: Any) -> Any:
     import os
     import socket
 
-    # Where workers that run apart from their front look for it.
+    # Workers that run apart from their front look for its socket here.
     place = os.path.join(target.runtime, "front.sock")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(place)
@@ -175,7 +175,7 @@ def an_artifact_of_another(target: Any) -> Any:
 def an_artifact_of_its_own(target: Any) -> Any:
     import os
 
-    # The next exchange of the application reads it, and perhaps another worker now.
+    # The application's next exchange reads it, and another worker might read it now.
     with open(target.own_artifact, "rb") as file:
         assert file.read()
     os.chmod(target.own_artifact, 0o644)
@@ -224,7 +224,7 @@ def memory_of_the_zygote(target: Any) -> Any:
 def memory_of_a_neighbour_in_one_call(target: Any) -> Any:
     import ctypes
 
-    # The page is the same in every fork, and gets its own contents back.
+    # The page is the same in every fork, and is overwritten with its own contents.
     with open("/proc/self/maps") as maps:
         begin = next(int(line.partition("-")[0], 16) for line in maps if " rw-p" in line)
     here = ctypes.create_string_buffer(ctypes.string_at(begin, 8), 8)

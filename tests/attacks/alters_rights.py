@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to change the rights, owners and times of files that are not a worker's own: no content is touched."""
+"""Attempts to change permissions, owners and times of files that are not a worker's own, but not their contents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ATTEMPTS = Attempts()
 
 
 def same_rights(path: str) -> str:
-    """Give a file the rights that it has: whoever may do that may take them away."""
+    """Set a file's permissions to their current value; a process that may do so may also remove them."""
     import os
     import stat
 
@@ -102,7 +102,7 @@ def owner_of_the_tokens_file(target: Any) -> Any:
 def when_the_tokens_were_changed(target: Any) -> Any:
     import os
 
-    # A service reads the file again that looks changed.
+    # A service rereads the file if it looks changed.
     os.utime(target.tokens)
     return "now"
 

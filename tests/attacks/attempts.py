@@ -13,38 +13,38 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 REFUSALS = ("EPERM", "EACCES", "ENOSYS", "ENOENT", "ESRCH", "EROFS", "EXDEV", "ECONNREFUSED", "EAFNOSUPPORT")
-"""Errors by which a kernel refuses, or says that there is nothing to be had. With any other, a test is broken."""
+"""Errors by which a kernel refuses a call or reports that nothing is available. Any other error means a broken test."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What an attempt came to."""
+    """Outcome of an attempt."""
 
     refused: str = ""
-    """The name of the error by which it was refused."""
+    """Name of the error that refused it."""
     evidence: str = ""
-    """What shows that it succeeded; empty when nothing does."""
+    """Proof that it succeeded; empty if there is no proof."""
     broken: str = ""
-    """The traceback of a mistake in the attempt itself."""
+    """Traceback of a mistake in the attempt itself."""
     died: bool = False
-    """The exchange failed with it."""
+    """Whether the exchange failed with it."""
     ended: str = ""
-    """How, where it did."""
+    """How the exchange failed."""
 
     @property
     def failed(self) -> bool:
-        """Whether the attempt came to nothing, as it has to."""
+        """Whether the attempt was unsuccessful, as it must be."""
         return not self.evidence and not self.broken and (not self.refused or self.refused in REFUSALS)
 
 
 class Attempts:
-    """The attempts of a group, in the order of their definition."""
+    """Attempts of a group, in the order of their definition."""
 
     def __init__(self) -> None:
         self._functions: list[Callable[[Any], Any]] = []
 
     def __call__(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Add an attempt: a function of its surroundings that returns what shows that it succeeded, or nothing."""
+        """Add an attempt: a function of its surroundings that returns proof of success, or nothing."""
         self._functions.append(function)
         return function
 
@@ -53,7 +53,7 @@ class Attempts:
 
 
 def carried(attempt: Callable[[Any], Any], surroundings: Any) -> Callable[[Any], Any]:
-    """The attempt as a UDF over one row, whose result is its verdict as JSON."""
+    """Return the attempt as a UDF over one row, whose result is its verdict as JSON."""
 
     def udf(column: Any) -> Any:
         import errno
@@ -74,12 +74,12 @@ def carried(attempt: Callable[[Any], Any], surroundings: Any) -> Callable[[Any],
 
 
 def verdict_of(text: str) -> Verdict:
-    """The inverse of what the UDF wrote."""
+    """Parse the UDF's result."""
     return Verdict(**json.loads(text))
 
 
 def directory_of(package: str) -> str:
-    """Where a package lies that every process of the pool may import."""
+    """Return the directory of a package that every process of the pool may import."""
     import importlib
     import os
 
@@ -87,19 +87,19 @@ def directory_of(package: str) -> str:
 
 
 def shifted(secret: str) -> bytes:
-    """A secret as a function may be given it that looks whether its process holds it."""
+    """Return the form of a secret in which a function gets it to search its own process for it."""
     return bytes(byte + 1 for byte in secret.encode())
 
 
 def holds_secret(shifted_secret: bytes) -> bool:
-    """Whether a secret, given by `shifted`, lies in what this process can write to. No search makes it."""
+    """Return whether a secret, given by `shifted`, is in this process's writable memory; the search makes no copy."""
     return occurrences_in_own_memory(shifted_secret, shift=1) > 0
 
 
 def occurrences_in_own_memory(needle: bytes, shift: int = 0) -> int:
-    """How often the bytes lie in what this process can write to, each less by `shift`.
+    """Return how often the bytes, each lowered by `shift`, are in this process's writable memory.
 
-    Without a shift the search itself holds a few.
+    Without a shift the search itself holds a few copies.
     """
     found = 0
     table = bytes((byte + shift) % 256 for byte in range(256))
@@ -252,7 +252,7 @@ def system_call(name: str, *arguments: Any) -> int:
 
 
 def name_itself() -> None:
-    """Name this thread, by which the next owner would find it. /proc is read-only here."""
+    """Name this thread, which would let the next owner find it. /proc is read-only here."""
     import ctypes
 
     ctypes.CDLL(None).prctl(15, b"left-behind", 0, 0, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts of a pool's clients by what they say: numbers without sense, sizes without bound, names, hostile Arrow."""
+"""Attempts of a pool's clients with message contents: absurd numbers, unbounded sizes, names, hostile Arrow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _field(number: int, data: bytes) -> bytes:
 
 
 def _with(part: str, **values: Any) -> ExchangeCommand:
-    """An honest command but for these values of its limits, its task or its session."""
+    """Return an honest command with these values in its limits, its task or its session."""
     made = command()
     for name, value in values.items():
         setattr(getattr(made, part), name, value)
@@ -54,7 +54,7 @@ def asks_for_limits_beyond_all_bounds(outsider: Outsider) -> list[str]:
 
 
 def _limits() -> dict[str, int]:
-    """The most that each limit can be."""
+    """Return the largest value of each limit."""
     return {
         limit.name: (1 << 31) - 1 if limit.cpp_type == limit.CPPTYPE_INT32 else _MOST
         for limit in command().limits.DESCRIPTOR.fields
@@ -148,7 +148,7 @@ def sends_messages_beyond_the_limit(outsider: Outsider) -> list[str]:
 
 @ATTEMPTS("RESOURCE_EXHAUSTED", "UNAVAILABLE")
 def sends_headers_of_megabytes(outsider: Outsider) -> list[str]:
-    # A connection is ended for it: the next one begins anew.
+    # The service closes the connection, so the next one begins anew.
     long = [("x-updraft-tenant", "t" * size) for size in (100_000, 4 * MIB)]
     many = [(f"x-{number}", "v" * 100) for number in range(20_000)]
     return [
@@ -177,12 +177,12 @@ _ARROW: list[Callable[[], tuple[bytes, list[Any]]]] = []
 
 
 def hostile_arrow() -> list[tuple[bytes, list[Any]]]:
-    """Schemas, each with what follows it: no Arrow, or such as costs more than it weighs."""
+    """Return schemas with the messages that follow them: invalid Arrow, or Arrow that costs more than its bytes."""
     return [made() for made in _ARROW]
 
 
 def _hostile_arrow(name: str) -> Callable[[Callable[[], tuple[bytes, list[Any]]]], Any]:
-    """An attempt to send a schema and messages that are no Arrow, or Arrow that costs more than it weighs."""
+    """Return an attempt that sends a schema and messages: invalid Arrow, or Arrow that costs more than its bytes."""
 
     def add(made: Callable[[], tuple[bytes, list[Any]]]) -> Any:
         @ATTEMPTS("INVALID_ARGUMENT", name=f"sends_{name}")
@@ -197,13 +197,13 @@ def _hostile_arrow(name: str) -> Callable[[Callable[[], tuple[bytes, list[Any]]]
 
 
 def _header(schema: pa.Schema) -> bytes:
-    """Arrow's header of a schema, also of one that Arrow itself would not read."""
+    """Return Arrow's header of a schema, even of one that Arrow itself could not read."""
     encapsulated = schema.serialize().to_pybytes()
     return bytes(encapsulated[8 : 8 + int.from_bytes(encapsulated[4:8], "little")])
 
 
 def _one_of(array: pa.Array, options: pa.ipc.IpcWriteOptions | None = None) -> tuple[bytes, list[Any]]:
-    """The header of the schema and a batch of one column."""
+    """Return the header of the schema, and a batch of one column."""
     batch = pa.record_batch({"_0": array})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
@@ -222,7 +222,7 @@ def _compressed() -> tuple[bytes, list[Any]]:
 def _lists_of_nothing() -> tuple[bytes, list[Any]]:
     schema = pa.schema({"_0": pa.list_(pa.null(), 1 << 30)})
     _, (message,) = _one_of(pa.FixedSizeListArray.from_arrays(pa.nulls(777), 1))
-    # What has 777 is the batch, the lists and, last, what they have in them.
+    # The number 777 is the length of the batch, of the lists and, last, of their values.
     before, _, after = message.data_header.rpartition(struct.pack("<q", 777))
     return _header(schema), [numbered(before + struct.pack("<q", 777 << 30) + after, b"", 1)]
 
@@ -255,7 +255,7 @@ def _columns() -> tuple[bytes, list[Any]]:
 @_hostile_arrow("buffers_that_share_their_bytes")
 def _shared() -> tuple[bytes, list[Any]]:
     schema, (message,) = _one_of(pa.array(range(1000), pa.int64()))
-    # The buffer of the values says that it has more than there is.
+    # The buffer of the values claims more bytes than there are.
     header = message.data_header.replace(struct.pack("<qq", 0, 8000), struct.pack("<qq", 0, 1 << 40))
     return schema, [numbered(header, message.data_body, 1)]
 
@@ -308,7 +308,7 @@ def _plain(outsider: Outsider, schema: bytes) -> Conversation:
 
 @ATTEMPTS("OK", "INVALID_ARGUMENT", "UNKNOWN", "ABORTED")
 def sends_list_views_that_share_their_values(outsider: Outsider) -> list[str]:
-    # A function gets them as they are; what it makes of them is its own memory, which has a limit.
+    # A function gets them as they are, and its worker's memory limit covers what it makes of them.
     schema, messages = _one_of(pa.ListViewArray.from_arrays([0] * 1000, [1000] * 1000, pa.array(range(1000))))
     return [_finished(opened(outsider, command(), schema).say(*messages), 1000)]
 

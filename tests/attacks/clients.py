@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts of a pool's clients to keep what is not theirs: silence, replies that nobody reads, places, artifacts."""
+"""Attempts of a pool's clients to hold resources: silence, unread replies, places, artifacts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONSTANTS = {
     "updraft.service.exchange.FIRST_MESSAGE_TIMEOUT_SECONDS": 2.0,
     "updraft.service.listeners.HANDSHAKE_TIMEOUT_SECONDS": 2.0,
 }
-"""Short, so that the silent are found out soon."""
+"""Short timeouts, so that the pool notices silent clients soon."""
 
 ATTEMPTS = ClientAttempts()
 
@@ -63,32 +63,32 @@ def _says_a_lot(column: Any) -> Any:
 def command(
     *artifacts: Artifact, application: str = "app-of-an-outsider", function: Any = _says_little
 ) -> ExchangeCommand:
-    """An honest command, for the attempt to make something of."""
+    """Return an honest command for the attempt to change."""
     made = scalar_arrow(function, StringType(), artifacts=artifacts)
     made.task.owner.application_id = application
     return made
 
 
 def opened(outsider: Outsider, made: ExchangeCommand, schema: bytes = SCHEMA[0]) -> Conversation:
-    """An exchange whose first message is whole."""
+    """Open an exchange with a complete first message."""
     return outsider.exchange(first_message(made, schema))
 
 
 def admitted(conversation: Conversation) -> Conversation:
-    """The exchange, once it has its worker."""
+    """Return the exchange once it has its worker."""
     while ReplyMetadata.FromString(conversation.hear().app_metadata).WhichOneof("event") != "admitted":
         pass
     return conversation
 
 
 def broadcast(data: bytes, **changes: Any) -> Artifact:
-    """An artifact of these bytes, as somebody may announce it."""
+    """Return the announcement of an artifact with these bytes."""
     values = {"sha256": hashlib.sha256(data).digest(), "size_bytes": len(data), "broadcast_id": 7, **changes}
     return Artifact(**values)
 
 
 def part(of: Artifact, data: bytes, offset: int = 0) -> Any:
-    """Bytes of an artifact."""
+    """Return a message with bytes of an artifact."""
     metadata = RequestMetadata(artifact=ArtifactPart(sha256=of.sha256, offset=offset))
     return FlightData(app_metadata=metadata.SerializeToString(), data_body=data)
 
@@ -118,7 +118,7 @@ def sends_a_batch_and_then_nothing(outsider: Outsider) -> list[str]:
 def never_reads_its_replies(outsider: Outsider) -> list[str]:
     exchange = admitted(opened(outsider, command(function=_says_a_lot)))
     exchange.say(*(numbered(*BATCH, number) for number in range(1, 10)))
-    # Longer than --client-silence-seconds. There is nothing to wait for: only who reads sees the end of a call.
+    # Longer than --client-silence-seconds. Only a reading client sees the end of a call, so the test has to sleep.
     time.sleep(6)
     return [exchange.end()]
 
@@ -135,7 +135,7 @@ def sends_an_artifact_byte_after_byte(outsider: Outsider) -> list[str]:
     exchange = opened(outsider, command(slow))
     for offset in range(30):
         exchange.say(part(slow, b"\0", offset))
-        # To be slow is the attempt.
+        # The attempt is to be slow.
         time.sleep(0.1)
     return [exchange.end()]
 
@@ -172,7 +172,7 @@ def sends_other_bytes_than_it_announced(outsider: Outsider) -> list[str]:
 
 @ATTEMPTS("INVALID_ARGUMENT")
 def sends_a_small_archive_of_more_directories_than_there_is_room_for(outsider: Outsider) -> list[str]:
-    # On any disk a directory counts 4 KiB at least.
+    # A directory counts as at least 4 KiB on any disk.
     data = of_directories(STORE_BYTES // 4096 // 40 + 1, depth=40)
     archive = broadcast(data)
     archive.directory_name = "small"
@@ -185,7 +185,7 @@ def sends_a_small_archive_of_more_directories_than_there_is_room_for(outsider: O
 def names_a_digest_of_the_victim(outsider: Outsider) -> list[str]:
     exchange = opened(outsider, command(broadcast(outsider.victims_bytes)))
     wanted = ReplyMetadata.FromString(exchange.hear().app_metadata)
-    # Knowing a digest is no right to the bytes: they have to be sent.
+    # Knowing a digest gives no access to the bytes: the client has to send them.
     asked = list(wanted.artifacts_wanted.sha256) == [hashlib.sha256(outsider.victims_bytes).digest()]
     return [exchange.end() if asked else "it was given the victim's bytes"]
 
@@ -209,7 +209,7 @@ def lists_artifacts_without_number(outsider: Outsider) -> list[str]:
 @ATTEMPTS("RESOURCE_EXHAUSTED", "CANCELLED")
 def asks_hundreds_of_times_and_vanishes(outsider: Outsider) -> list[str]:
     exchanges = [opened(outsider, command(application=f"app-{number % 7}")) for number in range(300)]
-    # So many have no place in the queue: the answer to the last one comes after all have been heard.
+    # More than fit in the queue: once the last one has its answer, all have been handled.
     with contextlib.suppress(grpc.RpcError):
         exchanges[-1].hear()
     return [exchange.leave() for exchange in exchanges]
@@ -229,7 +229,7 @@ def announces_functions_that_fill_the_queue_and_sends_them_byte_after_byte(outsi
             exchange.say(FlightData(app_metadata=metadata, data_body=b"x"))
         if offset == 10:
             outsider.is_another_served()
-        # To be slow is the attempt.
+        # The attempt is to be slow.
         time.sleep(0.1)
     return [exchange.leave() for exchange in exchanges]
 
@@ -242,5 +242,5 @@ def asks_without_a_token_for_the_health_of_names_of_megabytes(outsider: Outsider
 
 
 def _unproven(outsider: Outsider, method: str, body: bytes) -> Any:
-    """A call over a connection of its own, without any credentials."""
+    """Start a call on a connection of its own, without credentials."""
     return outsider.connection().unary_stream(method)(body, timeout=HANG_SECONDS)

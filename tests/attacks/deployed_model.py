@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batched function of the pool under attack, for others to want a way to."""
+"""Batched function of the pool under attack, whose model process attempts try to reach."""
 
 from __future__ import annotations
 

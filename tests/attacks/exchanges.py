@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchanges of an owner with a pool that wants a token, one batch at a time."""
+"""Exchanges of an owner with a pool that requires a token, one batch at a time."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tests.support.flight import FlightData, finishing, first_message, ipc_parts
 from updraft.v1.exchange_pb2 import Artifact, ArtifactPart, ExchangeCommand, KeepAlive, ReplyMetadata, RequestMetadata
 
 DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
-# Of a whole exchange: the victim's lasts as long as its pool.
+# Timeout of a whole exchange; the victim's lasts as long as its pool.
 _TIMEOUT_SECONDS = 1800
 _ROW = pa.record_batch({"_0": pa.array([1], pa.int64())})
 
 
 class BrokenExchangeError(Exception):
-    """Raised when a client of Updraft would not take an exchange for finished; the message says why."""
+    """Raised if a client of Updraft would not accept an exchange as finished; the message says why."""
 
 
 class Exchange:
-    """One session function of an application, asked row by row; a context manager that ends the exchange well."""
+    """Exchange of one session function, called row by row; a context manager that finishes the exchange."""
 
     schema = _ROW.schema
     """Schema of what the client sends."""
@@ -67,14 +67,14 @@ class Exchange:
         return scalar_arrow(function, StringType(), artifacts=artifacts)
 
     def ask(self) -> str:
-        """The function's answer to one more row; raises BrokenExchangeError."""
+        """Return the function's answer to one more row; raise BrokenExchangeError."""
         self._asked += 1
         (_, row) = ipc_parts(_ROW.schema, [_ROW])
         self._requests.put(numbered(*row, self._asked))
         return str(self._batch(self._next("sequence")).column(0)[0].as_py())
 
     def keep_alive(self) -> None:
-        """Say that somebody is there."""
+        """Send a keepalive."""
         self._requests.put(FlightData(app_metadata=RequestMetadata(keep_alive=KeepAlive()).SerializeToString()))
 
     def finish(self) -> None:
@@ -85,7 +85,7 @@ class Exchange:
     def _end(self) -> None:
         self._requests.put(None)
         self._next("finish")
-        # One that is given up now ends with its worker.
+        # An exchange that is cancelled now takes its worker with it.
         try:
             if next(self._replies, None) is not None:
                 raise BrokenExchangeError("a message came after finish")
@@ -93,7 +93,7 @@ class Exchange:
             raise BrokenExchangeError(str(error)) from error
 
     def cancel(self) -> None:
-        """Give the exchange up."""
+        """Cancel the exchange."""
         self._replies.cancel()
         self._requests.put(None)
 
@@ -107,7 +107,7 @@ class Exchange:
             self.cancel()
 
     def _next(self, wanted: str) -> Any:
-        """The next message of this kind; artifacts that the pool asks for before it are sent."""
+        """Return the next message of this kind; first send artifacts that the pool asks for."""
         while True:
             try:
                 message = next(self._replies)

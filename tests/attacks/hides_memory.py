@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to hold memory where it counts in no process: a pool cannot measure that, so the sandbox refuses the means.
+"""Attempts to hold memory that counts in no process.
 
-Each returns what it holds so; `exhausts` has what is measured.
+A pool cannot measure such memory, so the sandbox refuses the means. Each returns what it holds; `exhausts` has attempts
+with measurable memory.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def left_unmapped(flags: int, file: int = -1) -> str:
 
 
 def file_of_large_pages() -> int:
-    """A temporary file that lies in the kernel's memory in pieces as large as its file system has them."""
+    """Open a temporary file in memory, with pages as large as its file system has them."""
     import os
     import tempfile
 
@@ -95,7 +96,7 @@ def pages_of_a_file_in_a_socket(target: Any) -> Any:
 
     writing, _reading = socket.socketpair()
     file = file_of_large_pages()
-    # One byte of each keeps all of it.
+    # One byte of each large page keeps all of it.
     held = [os.sendfile(writing.fileno(), file, offset, 1) for offset in range(0, _BYTES, _HUGE_PAGE_BYTES)]
     os.ftruncate(file, 0)
     return held
@@ -132,7 +133,7 @@ def a_socket_that_holds_more_than_a_user_may(target: Any) -> Any:
 
 
 def enlarged(name: str) -> int:
-    """The size of a socket's buffer, once it could be raised."""
+    """Return the size of a socket's buffer, if it could be raised."""
     import errno
     import socket
 

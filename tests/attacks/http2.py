@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames of HTTP/2 that no library would send, and a way to send them until the service hangs up or has taken all."""
+"""HTTP/2 frames that no library would send, and a way to send them until the service hangs up or has received all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ END_STREAM, ACK, END_HEADERS = 1, 1, 4
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """One frame."""
+    """Return one frame."""
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
@@ -20,7 +20,7 @@ HELLO = PREFACE + frame(SETTINGS, 0, 0)
 
 
 def request_headers(path: str, token: str) -> bytes:
-    """The header block of a gRPC call, in HPACK without tables or Huffman codes."""
+    """Return the header block of a gRPC call, in HPACK without tables or Huffman codes."""
     fields = {
         ":method": "POST",
         ":scheme": "https",
@@ -39,11 +39,11 @@ def _text(text: str) -> bytes:
 
 
 def flood(connection: socket.socket, piece: bytes, times: int) -> None:
-    """Send the same bytes again and again, reading nothing, until the other side has had enough."""
+    """Send the same bytes repeatedly without reading, until the other side stops taking them."""
     connection.settimeout(5)
     try:
         for _ in range(times):
             connection.sendall(piece)
     except OSError:
-        # It hung up, or takes no more: both are its right.
+        # The service hung up or stopped reading; both are allowed.
         return

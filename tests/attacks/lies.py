@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to say to the front what is not so. Whatever a client hears of it is a failure of this exchange alone."""
+"""Attempts to tell the front something false. The client must see only a failure of this exchange."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ATTEMPTS = Attempts()
 
 
 def say(data: bytes) -> None:
-    """Write to the exchange's socket, in front of what the worker will say; the exchange breaks."""
+    """Write to the exchange's socket before the worker's own messages; the exchange breaks."""
     import os
 
     rest = memoryview(data)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to go on after an exchange, or to keep what it took: against a pool with the limits of `exhausts`.
+"""Attempts to go on after an exchange, or to keep resources: against a pool with the limits of `exhausts`.
 
-Each returns at once, so that nothing but a look between two exchanges can find what it has left behind.
+Each returns at once, so that only a look between two exchanges can find what it left behind.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _BEYOND_MEMORY_BYTES = 384 * MIB
 
 
 def without_a_trace(work: Any) -> None:
-    """Work on in a thread that Python does not count."""
+    """Continue in a thread that Python does not count."""
     import _thread
 
     _thread.start_new_thread(work, ())
 
 
 def compute() -> None:
-    """Use the processor for ever."""
+    """Use the processor forever."""
     while True:
         pass
 
@@ -67,7 +67,7 @@ def a_timer_that_continues_its_worker(target: Any) -> Any:
     class Times(ctypes.Structure):
         _fields_ = (("interval", ctypes.c_long * 2), ("first", ctypes.c_long * 2))
 
-    # A timer whose signal is ignored goes off once.
+    # A timer whose signal is ignored fires only once.
     signal.signal(signal.SIGCONT, lambda *_: None)
     libc = ctypes.CDLL(None, use_errno=True)
     room = ctypes.create_string_buffer(64)
@@ -76,7 +76,7 @@ def a_timer_that_continues_its_worker(target: Any) -> Any:
     timer = ctypes.c_void_p()
     if libc.timer_create(1, room, ctypes.byref(timer)) != 0:
         raise OSError(ctypes.get_errno(), "timer_create")
-    # Each quarter of a second, for ever.
+    # Every quarter of a second, forever.
     every = (ctypes.c_long * 2)(0, 250_000_000)
     if libc.timer_settime(timer, 0, ctypes.byref(Times(every, every)), None) != 0:
         raise OSError(ctypes.get_errno(), "timer_settime")
@@ -84,7 +84,7 @@ def a_timer_that_continues_its_worker(target: Any) -> Any:
     def waits() -> None:
         import time
 
-        # Its worker is quiet, and is stopped, before it begins.
+        # By then its worker is quiet and has been stopped.
         time.sleep(1.5)
         compute()
 

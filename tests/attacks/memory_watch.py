@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The most memory that any process of a service had while an attempt was under way."""
+"""Peak memory of any process of a service during an attempt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOOK_SECONDS = 0.05
 
 
 class MemoryWatch:
-    """Looks at a process and all below it, also those that come and go meanwhile; a context manager."""
+    """Watch over a process and its descendants, including short-lived ones; a context manager."""
 
     def __init__(self, pid: int) -> None:
         self.peak_bytes = 0

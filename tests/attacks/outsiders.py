@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hostile client of a service with TLS and tokens: as many connections and messages as it likes, of any kind."""
+"""Hostile client of a service with TLS and tokens: any number of connections and messages of any kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import grpc
 from tests.support.flight import FlightData
 
 FLIGHT = "/arrow.flight.protocol.FlightService/"
-# Only a hang reaches it.
+# Reached only if something hangs.
 HANG_SECONDS = 60
 HUNG = "hung"
 _OPTIONS = [
@@ -30,23 +30,23 @@ _OPTIONS = [
 
 @dataclasses.dataclass(frozen=True)
 class ClientAttempt:
-    """What a client does, and how the service may answer it."""
+    """Actions of a client, and the answers that the service may give."""
 
     name: str
     run: Callable[[Any], Iterable[str] | None]
-    """Returns the statuses that the client got."""
+    """Function that returns the statuses that the client got."""
     told: frozenset[str]
-    """The statuses that are right."""
+    """Allowed statuses."""
 
 
 class ClientAttempts:
-    """The attempts of a group, in the order of their definition."""
+    """Attempts of a group, in the order of their definition."""
 
     def __init__(self) -> None:
         self._attempts: list[ClientAttempt] = []
 
     def __call__(self, *told: str, name: str = "") -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-        """Add an attempt, which has to be answered with one of these statuses each time."""
+        """Add an attempt that the service must answer with one of these statuses each time."""
 
         def add(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
             self._attempts.append(ClientAttempt(name or run.__name__, run, frozenset(told)))
@@ -59,7 +59,7 @@ class ClientAttempts:
 
 
 class Conversation:
-    """An exchange, message by message, that keeps to nothing."""
+    """Exchange, message by message, that follows no rules."""
 
     def __init__(self, channel: grpc.Channel, headers: Iterable[tuple[str, str]]) -> None:
         self.details = ""
@@ -68,22 +68,22 @@ class Conversation:
         self._call: Any = call(iter(self._requests.get, None), metadata=tuple(headers), timeout=HANG_SECONDS)
 
     def say(self, *messages: Any) -> Self:
-        """Send messages, or bytes that are none."""
+        """Send messages, or invalid bytes."""
         for message in messages:
             self._requests.put(message if isinstance(message, bytes) else message.SerializeToString())
         return self
 
     def half_close(self) -> Self:
-        """Say that nothing follows."""
+        """Half-close the call."""
         self._requests.put(None)
         return self
 
     def hear(self) -> Any:
-        """The next reply; raises grpc.RpcError."""
+        """Return the next reply; raise grpc.RpcError."""
         return FlightData.FromString(next(self._call))
 
     def end(self) -> str:
-        """The status, once all replies have been read."""
+        """Read all replies and return the status."""
         try:
             for _ in self._call:
                 pass
@@ -95,14 +95,14 @@ class Conversation:
         return HUNG if self.details == "Deadline Exceeded" else str(code.name)
 
     def leave(self) -> str:
-        """Give the exchange up."""
+        """Cancel the exchange."""
         self._call.cancel()
         self._requests.put(None)
         return str(self._call.code().name)
 
 
 class Outsider:
-    """Whoever reaches a service's port; a context manager that closes all its connections."""
+    """Client that reaches a service's port; a context manager that closes all its connections."""
 
     def __init__(self, address: str, certificate: bytes, token: str) -> None:
         self.token = token
@@ -124,20 +124,20 @@ class Outsider:
         self._open.close()
 
     def connection(self) -> grpc.Channel:
-        """A connection of its own."""
+        """Open a separate connection."""
         channel = grpc.secure_channel(self._address, grpc.ssl_channel_credentials(self._certificate), _OPTIONS)
         return self._open.enter_context(channel)
 
     @property
     def channel(self) -> grpc.Channel:
-        """One connection for whatever needs no more."""
+        """Shared connection."""
         if self._channel is None:
             self._channel = self.connection()
         return self._channel
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """Those of who may use the service."""
+        """Headers of an authorized client."""
         return (("authorization", f"Bearer {self.token}"),)
 
     def exchange(
@@ -146,13 +146,13 @@ class Outsider:
         headers: Iterable[tuple[str, str]] | None = None,
         over: grpc.Channel | None = None,
     ) -> Conversation:
-        """An exchange that begins with these messages."""
+        """Open an exchange that begins with these messages."""
         conversation = Conversation(over or self.channel, self.headers if headers is None else headers)
         self._open.callback(conversation.leave)
         return conversation.say(*messages)
 
     def call(self, method: str, body: bytes = b"", *, headers: Iterable[tuple[str, str]] | None = None) -> str:
-        """The status of a call that takes one message."""
+        """Return the status of a call that takes one message."""
         call: Any = self.channel.unary_stream(FLIGHT + method)(
             body, metadata=tuple(self.headers if headers is None else headers), timeout=HANG_SECONDS
         )
@@ -162,7 +162,7 @@ class Outsider:
         return HUNG if call.details() == "Deadline Exceeded" else str(call.code().name)
 
     def socket(self, *, tls: bool = True) -> socket.socket:
-        """A connection of raw bytes, within TLS or below it."""
+        """Open a connection of raw bytes, with TLS or without."""
         host, _, port = self._address.rpartition(":")
         plain = socket.create_connection((host, int(port)), timeout=HANG_SECONDS)
         self._open.callback(plain.close)

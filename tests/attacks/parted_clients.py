@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts of clients with batches that come in parts: sizes that are claimed alone, ends that never come, lies."""
+"""Attempts of clients with batches in parts: false sizes, missing ends, lies."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ WRITER_ATTEMPTS = ClientAttempts()
 
 GIB = 1 << 30
 _MOST = (1 << 64) - 1
-# As many as are open at once, so often that they are thousands.
+# Open at once, and repeated so often that there are thousands.
 _AT_ONCE, _ROUNDS = 25, 80
 _HEADER, _BODY = BATCH
 _Part = Callable[..., Any]
 
 
 def _part(total: int, offset: int, data: bytes, header: bytes = b"") -> Any:
-    """A part of a request batch."""
+    """Return a part of a request batch."""
     metadata = RequestMetadata(part=BatchPart(body_bytes=total, offset=offset)).SerializeToString()
     return FlightData(app_metadata=metadata, data_body=data, data_header=header)
 
 
 def _written_part(total: int, offset: int, data: bytes, header: bytes = b"") -> Any:
-    """The same for a file."""
+    """Return a part of a batch for a file."""
     metadata = WriteRequestMetadata(part=BatchPart(body_bytes=total, offset=offset)).SerializeToString()
     return FlightData(app_metadata=metadata, data_body=data, data_header=header)
 
 
 def _wrong(part: _Part, number: Callable[[int], Any], finish: Any) -> list[list[Any]]:
-    """Sequences of messages that make no batch; each begins with parts of a batch of 16 bytes."""
+    """Return sequences of messages that make no valid batch; each begins with parts of a batch of 16 bytes."""
     first = part(16, 0, bytes(8))
     return [
         [part(16, 0, bytes(17))],
@@ -63,12 +63,12 @@ def _wrong(part: _Part, number: Callable[[int], Any], finish: Any) -> list[list[
 
 
 def _dripped(exchange: Conversation, part: _Part, seconds: float) -> Conversation:
-    """A batch byte after byte, which is slow and not silent."""
+    """Send a batch byte by byte, slowly but never silently."""
     until, offset = time.monotonic() + seconds, 0
     while time.monotonic() < until:
         exchange.say(part(MIB, offset, b"x"))
         offset += 1
-        # To be slow is the attempt.
+        # The attempt is to be slow.
         time.sleep(0.1)
     return exchange
 
@@ -108,7 +108,7 @@ def begins_batches_by_the_thousand_and_vanishes(outsider: Outsider) -> list[str]
             opened(outsider, command(application=f"app-{number}")).say(_part(GIB, 0, b"x"))
             for number in range(_AT_ONCE)
         ]
-        # One of them has a worker, which has its part.
+        # One of them has a worker, which has received its part.
         with contextlib.suppress(grpc.RpcError):
             begun[0].hear()
         statuses += [exchange.leave() for exchange in begun]
@@ -180,7 +180,7 @@ def claims_more_than_its_credit(outsider: Outsider) -> list[str]:
 
 @WRITER_ATTEMPTS("INVALID_ARGUMENT")
 def asks_for_more_than_the_quota_can_hold(outsider: Outsider) -> list[str]:
-    # A message, and so the half of this writer's quota, has 64 MiB.
+    # A message, and so half of this writer's quota, has 64 MiB.
     sizes = (65 * MIB, GIB, GIB + 1)
     return [_credited(outsider, "x", size).say(_written_part(size, 0, b"x")).end() for size in sizes]
 

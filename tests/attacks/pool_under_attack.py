@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real pool with secrets, an owner whose exchange is under way, and another owner who tries what it should not."""
+"""Real pool with secrets, an owner with an open exchange, and another owner who attacks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _VICTIMS_BROADCAST, _OWN_BROADCAST = 1, 2
 
 
 class PoolUnderAttack:
-    """A pool of `workers`; a victim's exchange holds one of them where there are two.
+    """Pool of `workers`; a victim's exchange holds one of them if there are two.
 
     Attempts run in exchanges of the kind `attacks_in`.
     """
@@ -69,7 +69,7 @@ class PoolUnderAttack:
         tokens = directory / "tokens"
         tokens.write_text(self._token + "\n")
         runtime = directory / "runtime"
-        # Where the batched function lies.
+        # Directory of the batched function.
         environment = {**process.get("env", os.environ), "PYTHONPATH": str(REPOSITORY)}
         process["env"] = with_constants(directory, constants, environment)
         self.server = Server(
@@ -91,7 +91,7 @@ class PoolUnderAttack:
         self._channel = grpc.secure_channel(
             ready["listen"], grpc.ssl_channel_credentials(self._authority.certificate.read_bytes())
         )
-        # Of whoever has started the pool.
+        # Terminal of the user who started the pool.
         self._terminal = os.openpty()
         self._members = {"supervisor": supervisor.pid, "front": ready["front"], "zygote": ready["zygote"]}
         self.surroundings = SimpleNamespace(
@@ -142,16 +142,16 @@ class PoolUnderAttack:
             self.surroundings.own_artifact = own.ask()
 
     def metrics(self) -> str:
-        """What the pool tells Prometheus."""
+        """Return the pool's Prometheus metrics."""
         token = Path(self.surroundings.metrics_token).read_text().strip()
         return fetched(f"http://{self.surroundings.metrics}/metrics", token=token)[0]
 
     def exits(self, reason: str) -> int:
-        """How many workers have ended for this reason."""
+        """Return how many workers have ended for this reason."""
         return int(self._status()["workers"]["exits"][reason])
 
     def states(self) -> list[str]:
-        """States of its workers; "stopped" means that a worker uses no CPU until its next exchange."""
+        """Return the states of its workers; "stopped" means that a worker uses no CPU until its next exchange."""
         return [worker["state"] for worker in self._status()["workers"]["living"]]
 
     def _status(self) -> Any:
@@ -159,7 +159,7 @@ class PoolUnderAttack:
         return json.loads(fetched(f"http://{self.surroundings.metrics}/status.json", token=token)[0])
 
     def attempt(self, attempt: Callable[[Any], Any], *, application: str = _ATTACKER) -> Verdict:
-        """What the attempt came to in an exchange of its own."""
+        """Run the attempt in an exchange of its own and return its verdict."""
         own = {_OWN_BROADCAST: pickle.dumps(b"own")} if application == _ATTACKER else None
         try:
             function = carried(attempt, self.surroundings)
@@ -170,20 +170,20 @@ class PoolUnderAttack:
         return verdict
 
     def outsider(self) -> Outsider:
-        """A client that has the pool's token."""
+        """Return a client that has the pool's token."""
         return Outsider(self.server.ready()["listen"], self._authority.certificate.read_bytes(), self._token)
 
     def keep_victim_alive(self) -> None:
-        """Let the victim say that it is there, where silence is short."""
+        """Send the victim's keepalive, if the silence limit is short."""
         if self._victim is not None:
             self._victim.keep_alive()
 
     def later(self, attempt: Callable[[Any], Any]) -> Verdict:
-        """The same by an owner who comes after all others."""
+        """Run the attempt as an owner who comes after all others."""
         return self.attempt(attempt, application=_LATER)
 
     def check_unharmed(self) -> None:
-        """The same processes live, the victim's exchange goes on, and a newcomer is served."""
+        """Check that the same processes live, the victim's exchange works, and a newcomer is served."""
         ready = self.server.ready()
         assert {"front": ready["front"], "zygote": ready["zygote"]}.items() <= self._members.items()
         for name, pid in self._members.items():
@@ -197,7 +197,7 @@ class PoolUnderAttack:
         if self._victim is not None:
             self._victim.cancel()
         self._channel.close()
-        # What was stopped would never end of itself.
+        # Stopped processes would never end on their own.
         self.server.process.kill()
         self.server.process.wait()
         for end in self._terminal:

@@ -11,7 +11,7 @@ ATTEMPTS = Attempts()
 
 
 def first_readable(pid: int) -> tuple[int, int]:
-    """A range of a process's memory, by its map; its own map if the other's is refused."""
+    """Return an address range from a process's map, or from this process's own map if the other is refused."""
     import re
 
     with open(f"/proc/{pid}/maps") as maps:
@@ -23,7 +23,7 @@ def first_readable(pid: int) -> tuple[int, int]:
 
 
 def read_memory(pid: int) -> bytes:
-    """The first bytes of a process's writable memory by /proc."""
+    """Read the first bytes of a process's writable memory through /proc."""
     begin, _ = first_readable(pid)
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         memory.seek(begin)
@@ -31,7 +31,7 @@ def read_memory(pid: int) -> bytes:
 
 
 def read_memory_directly(pid: int) -> int:
-    """The same by process_vm_readv, at an address that a fork shares with its relatives."""
+    """Read memory with process_vm_readv, at an address that a fork shares with its relatives."""
     import ctypes
     import os
 
@@ -276,7 +276,7 @@ def secrets_in_its_own_environment(target: Any) -> Any:
 
 @ATTEMPTS
 def secrets_in_its_own_memory(target: Any) -> Any:
-    """What the zygote once held, every fork has."""
+    """Every fork has what the zygote once held."""
     return holds_secret(target.shifted_token)
 
 
@@ -284,7 +284,7 @@ def secrets_in_its_own_memory(target: Any) -> Any:
 def descriptors_that_it_inherited(target: Any) -> Any:
     import os
 
-    # 0 to 2, the exchange's socket, the lifeline, and that of the listing itself.
+    # Descriptors 0 to 2, the exchange's socket, the lifeline, and that of the listing itself.
     own = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if int(name) > 4]
     return [name for name in own if not name.startswith("/proc")]
 
@@ -360,7 +360,7 @@ def what_the_supervisor_tells_a_zygote(target: Any) -> Any:
         except OSError:
             continue
         with socket.socket(fileno=os.dup(descriptor)) as end:
-            # The pool's own processes speak in packets, over connections without a name; a worker has a stream alone.
+            # The pool's own processes exchange packets over unnamed connections; a worker has only a stream.
             if end.type == socket.SOCK_SEQPACKET:
                 return f"inherited as {descriptor}"
     return None
@@ -368,7 +368,7 @@ def what_the_supervisor_tells_a_zygote(target: Any) -> Any:
 
 @ATTEMPTS
 def a_way_to_a_model(target: Any) -> Any:
-    """The door that a worker closes before it is bound to a session, wherever it might be left."""
+    """Look on every descriptor for the connection to models, which a worker closes before it is bound to a session."""
     import json
     import os
     import select

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to see over the network what the pool tells its operator about all owners, or what others send."""
+"""Attempts to read over the network what the pool shows its operator about all owners, or what others send."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ATTEMPTS = Attempts()
 
 
 def page(address: str, path: str, *, source: str = "", authorization: str = "") -> str:
-    """The page where it is told; nothing where the pool refuses."""
+    """Return the page, or nothing if the pool refuses."""
     import http.client
 
     host, _, port = address.rpartition(":")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts of clients without a key to run code in a pool that runs only what a driver has signed.
+"""Attempts of clients without a key to run code in a pool that runs only functions that a driver has signed.
 
-They have a token, and have seen all that an executor of the driver's sends.
+They have a token, and have seen everything that an executor of the driver sends.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _ROWS = pa.schema({"_0": pa.binary()})
 
 
 class Keyless(Outsider):
-    """Whoever has a token, and what the driver has signed."""
+    """Client with a token and everything that the driver has signed, but without its key."""
 
     def __init__(self, address: str, certificate: bytes, token: str, marks: Path, driver: Driver) -> None:
-        """`marks` is where a function that runs may leave a mark."""
+        """Keep `marks`, the directory in which a function that runs may leave a mark."""
         super().__init__(address, certificate, token)
         self.marks = marks
         self.signed = signed(driver, scalar_arrow(_unchanged()))
@@ -51,32 +51,32 @@ class Keyless(Outsider):
         self.of_rows = signed(driver, session_command(BATCHED, udf(_unchanged(), LongType())), _ROWS)
 
     def evil(self) -> ExchangeCommand:
-        """The driver's command with a function of its own."""
+        """Return the driver's command with another function."""
         made = ExchangeCommand()
         made.CopyFrom(self.signed)
         made.payload = scalar_arrow(leaves_a_mark(self.marks), StringType()).payload
         return made
 
     def changed(self, change: Callable[[ExchangeCommand], object]) -> ExchangeCommand:
-        """What the driver has signed, but for something."""
+        """Return a changed copy of the driver's signed command."""
         made = ExchangeCommand()
         made.CopyFrom(self.signed)
         change(made)
         return made
 
     def of_owner(self, owner: Owner) -> ExchangeCommand:
-        """What the driver has signed, for somebody else."""
+        """Return the driver's signed command with another owner."""
         return self.changed(lambda made: made.task.owner.CopyFrom(owner))
 
 
 def signed(driver: Driver, made: ExchangeCommand, schema: pa.Schema | None = None) -> ExchangeCommand:
-    """A command of the driver's application."""
+    """Return a signed command of the driver's application."""
     made.task.owner.CopyFrom(OWNER)
     return driver.signed(made, _header(schema) if schema is not None else SCHEMA[0])
 
 
 def leaves_a_mark(marks: Path) -> Callable[[Any], Any]:
-    """A function that shows that it has run."""
+    """Return a function that leaves proof that it has run."""
     path = str(marks / "function")
 
     def leaves(column: Any) -> Any:
@@ -89,7 +89,7 @@ def leaves_a_mark(marks: Path) -> Callable[[Any], Any]:
 
 
 def _unchanged() -> Callable[[Any], Any]:
-    # Pickled by value: the pool's machine does not have this module.
+    # Pickled by value, because the pool's machine does not have this module.
     return lambda column: column
 
 
@@ -98,7 +98,7 @@ def _header(schema: pa.Schema) -> bytes:
 
 
 def ended(outsider: Outsider, made: ExchangeCommand) -> str:
-    """The status of a whole exchange with one batch."""
+    """Return the status of a whole exchange with one batch."""
     return opened(outsider, made).say(numbered(*BATCH, 1), finishing(1, 1)).half_close().end()
 
 
@@ -108,7 +108,7 @@ def _refusals(outsider: Outsider, commands: Iterable[ExchangeCommand]) -> list[s
 
 @ATTEMPTS("OK")
 def sends_rows_to_what_the_driver_has_signed(keyless: Keyless) -> list[str]:
-    # Or the others would prove nothing.
+    # Without this one, the others would prove nothing.
     return [ended(keyless, keyless.signed)]
 
 
@@ -202,7 +202,7 @@ def passes_for_another_owner(keyless: Keyless) -> list[str]:
 
 @ATTEMPTS("PERMISSION_DENIED")
 def says_twice_what_to_run(keyless: Keyless) -> list[str]:
-    # A parser takes the last one, or merges them.
+    # A parser takes the last value, or merges both.
     once, evil = keyless.signed.SerializeToString(), keyless.evil()
     additions = [
         ExchangeCommand(payload=evil.payload),
@@ -242,7 +242,7 @@ def sends_other_bytes_under_the_digest_that_was_signed(keyless: Keyless) -> list
 
 
 class _Calls:
-    """Pickles as a call that leaves a mark."""
+    """Object that pickles as a call that leaves a mark."""
 
     def __init__(self, function: Any, *arguments: Any) -> None:
         self._call = function, arguments

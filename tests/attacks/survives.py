@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to leave something behind for the next owner: each is left by one owner and looked for by the next."""
+"""Attempts to leave something behind: one owner leaves each, and the next owner looks for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.attacks.attempts import name_itself, occurrences_in_own_memory, proce
 
 
 class Residue(NamedTuple):
-    """What one owner leaves, and how the next one would notice."""
+    """Residue that one owner leaves, and how the next owner would notice it."""
 
     name: str
     leave: Callable[[Any], Any]
@@ -20,11 +20,11 @@ class Residue(NamedTuple):
 RESIDUES: list[Residue] = []
 
 NOT_YET: dict[str, str] = {}
-"""Residues that still reach the next owner, and why."""
+"""Residues that still reach the next owner, and the reason."""
 
 
 def residue(leave: Callable[[Any], Any]) -> Callable[[Callable[[Any], Any]], None]:
-    """Pair what leaves with what notices."""
+    """Pair a function that leaves something with one that notices it."""
 
     def paired(notice: Callable[[Any], Any]) -> None:
         RESIDUES.append(Residue(leave.__name__, leave, notice))
@@ -75,7 +75,7 @@ def _(target: Any) -> Any:
 def an_environment_variable(target: Any) -> Any:
     import ctypes
 
-    # Python's own dictionary does not know of it.
+    # Python's own dictionary does not contain it.
     ctypes.CDLL(None).setenv(b"LEFT_BEHIND", b"1", 1)
 
 
@@ -99,7 +99,7 @@ def a_thread(target: Any) -> Any:
 def _(target: Any) -> Any:
     import os
 
-    # One that watches batches may be the worker's own.
+    # A thread that watches batches may be the worker's own.
     return len(os.listdir("/proc/self/task")) > 4 or [
         1 for number in os.listdir("/proc/self/task") if "left" in open(f"/proc/self/task/{number}/comm").read()
     ]
@@ -372,7 +372,7 @@ def _(target: Any) -> Any:
 def memory_that_was_freed(target: Any) -> Any:
     import ctypes
 
-    # A secret that lies in freed memory: another owner may get the same block.
+    # A secret in freed memory: another owner may get the same block.
     for _ in range(1000):
         ctypes.create_string_buffer(bytes(reversed(target.reversed_secret.encode())) * 8)
 

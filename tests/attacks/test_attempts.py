@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every attempt of a hostile function fails, and costs nobody but itself anything."""
+"""Every attempt of a hostile function fails, and costs other owners nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pools_of(workers: int, *arguments: str, **options: Any) -> contextlib.closin
     return contextlib.closing(UntilHarmed(lambda directory: PoolUnderAttack(directory, workers, *arguments, **options)))
 
 
-# It passes messages on one by one, and gRPC has what its client has not read yet.
+# The front forwards messages one by one, and gRPC holds those that its client has not read yet.
 _MOST_BYTES_OF_A_FRONT = 512 << 20
 _ERRORS_OF_LIMITS = ("EFBIG", "EMFILE", "EPERM", "EACCES", "ENOSYS", "EINVAL", "ENOPROTOOPT", "ENOSPC")
 
@@ -106,7 +106,7 @@ def test_a_function_cannot_alter_rights(pools: Pools, attempt: Callable[[Any], A
 @pytest.mark.parametrize("attempt", [*kills.ATTEMPTS], ids=lambda attempt: attempt.__name__)
 def test_a_function_cannot_kill(pools: Pools, attempt: Callable[[Any], Any]) -> None:
     with pools.unharmed() as pool:
-        # A worker of its own, because earlier attempts leave descriptors open.
+        # A worker for each attempt, because earlier attempts leave descriptors open.
         verdict = pool.attempt(attempt, application=f"app-of-{attempt.__name__}")
     assert verdict.failed, verdict
     assert verdict.died == attempt.__name__.startswith(("its_own", "both_ways")), verdict
@@ -140,7 +140,7 @@ def test_a_worker_in_which_a_function_leaves_too_much_is_replaced(
         before = pool.exits("leftover")
         verdict = pool.attempt(attempt, application=attempt.__name__)
         assert verdict.failed, verdict
-        # It may have been found before its exchange had ended.
+        # The pool may have found it before its exchange ended.
         if not verdict.died:
             until("its worker is replaced", lambda: pool.exits("leftover") > before)
         else:
@@ -213,7 +213,7 @@ def test_a_function_that_stops_its_clock_is_ended_and_told(
 
 
 def test_a_function_that_kills_its_workers_again_and_again_is_held_back() -> None:
-    # Not pytest's: the path of a Unix socket has to be short.
+    # Unlike pytest's, short enough for the path of a Unix socket.
     with (
         tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True) as directory,
         PoolUnderAttack(Path(directory), 2, constants={"updraft_server.front.limits.deaths.ALLOWED_DEATHS": 3}) as pool,

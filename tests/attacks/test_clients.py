@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every attempt of a hostile client of a pool is answered with the right status, and costs nobody else anything."""
+"""Every attempt of a hostile client of a pool gets the right status, and costs others nothing."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.attacks.until_harmed import UntilHarmed
 from tests.support.waiting import until
 
 _KEEPALIVE_SECONDS = 1.0
-# What the front itself takes, what a network brings between two looks at it, and what its allocator keeps.
+# The front's own memory, what can arrive between two looks at it, and what its allocator keeps.
 _BEYOND_BYTES = 1000 * clients.MIB
 
 
 class PoolAndNeighbours:
-    """A pool whose victim says that it is there, and what the pool holds."""
+    """Pool whose victim sends keepalives, and what the pool holds."""
 
     def __init__(self, directory: Path) -> None:
         self._log, self._audit = directory / "log", directory / "audit"
@@ -63,21 +63,21 @@ class PoolAndNeighbours:
             self.pool.keep_victim_alive()
 
     def check_unharmed(self) -> None:
-        """All that was taken is back: processes, places, room, memory; and others are served."""
+        """Check that the pool has everything back (processes, places, room, memory) and serves others."""
         self.pool.check_unharmed()
         until("nobody waits", lambda: self._metric("updraft_exchanges_waiting") == 0)
         until("the victim alone has an exchange", lambda: self._metric("updraft_exchanges_running") == 1)
         assert self._metric("updraft_artifact_store_bytes") <= self._checked_bytes
         assert self._peak_bytes < clients.QUEUE_BYTES + _BEYOND_BYTES
-        # The supervisor, and gRPC's own library, do not write JSON.
+        # The supervisor and gRPC's own library do not write JSON.
         others = [line for line in self._log.read_bytes().splitlines() if not line.startswith(b"{")]
         assert not [line for line in others if not re.match(rb"updraft-server: |[IWE]\d{4} |WARNING: ", line)], others
         assert b"forged" not in b"".join(others)
         self._check_records()
 
     def _check_records(self) -> None:
-        """Each line of the audit log is a record that the pool has made."""
-        # The pool may be writing the last one.
+        """Check that the pool wrote each line of the audit log."""
+        # The pool may still be writing the last one.
         whole, _, _ = self._audit.read_bytes().rpartition(b"\n")
         for line in whole.splitlines():
             assert line.isascii()
@@ -121,7 +121,7 @@ def test_a_client_harms_nobody(pools: Pools, attempt: ClientAttempt) -> None:
         outsider.victims_bytes = neighbours.pool.victims_bytes
         outsider.is_another_served = neighbours.pool.check_unharmed
         told: Any = set(attempt.run(outsider) or ())
-        # While it still has all its connections.
+        # The client still has all its connections here.
         neighbours.pool.check_unharmed()
     assert told <= attempt.told, told
 
@@ -134,5 +134,5 @@ def test_parts_harm_nobody_and_take_the_memory_that_was_sent(pools: Pools, attem
             told: Any = set(attempt.run(outsider) or ())
             neighbours.pool.check_unharmed()
     assert told <= attempt.told, told
-    # A quarter of a batch is the most that is sent of one; all claim four times as much.
+    # The client sends at most a quarter of a batch, and claims four times as much.
     assert 0 < watch.peak_bytes < parted_clients.GIB

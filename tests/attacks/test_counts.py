@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""There are as many attempts as SECURITY.md says, each of them once."""
+"""SECURITY.md states the right number of attempts, each counted once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What attempts search their own memory with finds what is there, and nothing else."""
+"""Searches of attempts in their own memory find exactly what is there."""
 
 import secrets
 
@@ -10,7 +10,7 @@ def test_a_secret_is_found_where_it_lies_and_never_made_by_the_search() -> None:
     never_held = bytes(secrets.choice(shifted("0123456789abcdef")) for _ in range(32))
     held = secrets.token_hex(16)
     assert holds_secret(shifted(held))
-    # What a search has read once it reads again in the next.
+    # A search may read what the previous one has read.
     for _ in range(3):
         assert not holds_secret(never_held)
     assert held

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever has a token and no key runs no code in a pool that asks for signatures, and costs nobody else anything."""
+"""Clients with a token but no key run no code in a pool that requires signatures, and cost others nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.certificates import Authority
 
 
 class SignedPool:
-    """A pool that believes one driver, and a directory in which functions may leave marks."""
+    """Pool that trusts one driver, and a directory in which functions may leave marks."""
 
     def __init__(self, directory: Path) -> None:
         self._marks, self._audit = directory / "marks", directory / "audit"
@@ -48,7 +48,7 @@ class SignedPool:
         )
 
     def __enter__(self) -> SignedPool:
-        # What the driver signs leaves a mark, or that there is none would prove nothing.
+        # The driver's own function leaves a mark; otherwise a missing mark would prove nothing.
         self._run_of_driver()
         return self
 
@@ -57,7 +57,7 @@ class SignedPool:
         self._server.process.wait()
 
     def outsider(self) -> Keyless:
-        """A client that has everything but the key."""
+        """Return a client that has everything except the key."""
         address = self._server.ready()["listen"]
         return Keyless(address, self._certificate, self._token, self._marks, self._driver)
 
@@ -69,9 +69,9 @@ class SignedPool:
         mark.unlink()
 
     def check_unharmed(self) -> None:
-        """No code has run but the driver's, and the driver's runs."""
+        """Check that only the driver's code has run, and that it still runs."""
         assert not list(self._marks.iterdir())
-        # The pool may be writing the last one.
+        # The pool may still be writing the last one.
         whole, _, _ = self._audit.read_bytes().rpartition(b"\n")
         opened = [record for record in map(json.loads, whole.splitlines()) if record["event"] == "opened"]
         assert {record["signer"] for record in opened} == {self._driver.name}

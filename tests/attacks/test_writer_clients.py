@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every attempt of a hostile client of a writer is answered with the right status, and costs nobody else anything."""
+"""Every attempt of a hostile client of a writer gets the right status, and costs others nothing."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def test_a_client_harms_nobody(writers: Writers, attempt: ClientAttempt) -> None
         outsider.root, outsider.outside = writer.root, writer.outside
         outsider.is_another_served = writer.check_served
         told = set(attempt.run(outsider) or ())
-        # While it still has all its connections.
+        # The client still has all its connections here.
         writer.check_served()
     assert told <= attempt.told, told

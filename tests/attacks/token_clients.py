@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts of clients to pass for somebody by a JSON Web Token that nobody has signed, or that says too much."""
+"""Attempts of clients to impersonate others with a JSON Web Token that is unsigned or claims too much."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _encoded(part: Any) -> str:
 
 
 def _signed(header: Any, claims: Any, key: Key = ISSUERS_KEY) -> str:
-    """A token of these bytes or values, that the key has signed whatever they say."""
+    """Return a token with these bytes or values, signed with the key whatever they are."""
     text = f"{_encoded(header)}.{_encoded(claims)}"
     return f"{text}.{_encoded(get_default_algorithms()[key.algorithm].sign(text.encode(), key.private))}"
 
@@ -54,7 +54,7 @@ def _status(outsider: Outsider, *authorizations: str) -> str:
 
 @ATTEMPTS("CANCELLED")
 def presents_a_good_token(outsider: Outsider) -> list[str]:
-    # Or the others would prove nothing.
+    # Without this one, the others would prove nothing.
     headers = [("authorization", f"Bearer {_signed(_header(), _claims())}")]
     return [admitted(outsider.exchange(first_message(command(), SCHEMA[0]), headers=headers)).leave()]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One service for all attempts as long as it is unharmed, a fresh one after that."""
+"""Service that all attempts share until it is harmed; then a fresh one replaces it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Generic, Protocol, Self, TypeVar
 
 
 class UnderAttack(Protocol):
-    """A service while it is open."""
+    """Service while it is open."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def check_unharmed(self) -> None:
-        """Raises AssertionError where it is harmed."""
+        """Raise AssertionError if it is harmed."""
 
 
 Attacked = TypeVar("Attacked", bound=UnderAttack)
 
 
 class UntilHarmed(Generic[Attacked]):
-    """The service that `start` makes in a directory; to be closed."""
+    """Service that `start` makes in a directory; must be closed."""
 
     def __init__(self, start: Callable[[Path], Attacked]) -> None:
         self._start = start
@@ -34,11 +34,11 @@ class UntilHarmed(Generic[Attacked]):
 
     @contextlib.contextmanager
     def unharmed(self) -> Iterator[Attacked]:
-        """The service, which has to be unharmed at the end of the block."""
+        """Yield the service, and check at the end of the block that it is unharmed."""
         service, self._service = self._service, None
         if service is None:
             self._open.close()
-            # Not pytest's: the path of a Unix socket has to be short.
+            # Unlike pytest's, short enough for the path of a Unix socket.
             made = tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True)
             service = self._start(Path(self._open.enter_context(made)))
             self._open.enter_context(service)
@@ -47,5 +47,5 @@ class UntilHarmed(Generic[Attacked]):
         self._service = service
 
     def close(self) -> None:
-        """End what is open."""
+        """Close everything that is open."""
         self._open.close()

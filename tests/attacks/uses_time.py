@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attempts to use more time or CPU time for one batch than a function may, against a pool with small limits.
 
-Each stops the clock that its worker has, and goes on for as long as nobody ends it.
+Each stops its worker's clock, and goes on until it is ended.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from tests.attacks.attempts import Attempts
 
 LIMITS = ("--batch-timeout-seconds=5", "--batch-cpu-seconds=3", "--worker-silence-seconds=20")
-"""A worker that stopped its clock has eleven seconds for a batch."""
+"""Limits that give a worker that stopped its clock eleven seconds for a batch."""
 _PATIENCE_SECONDS = 30
 _SILENCE_SECONDS = 0.02
 
@@ -20,7 +20,7 @@ CPU = Attempts()
 
 
 def stop_clock() -> None:
-    """What ends a worker otherwise is a timer of its own process."""
+    """Stop the timer of this process that would end the worker."""
     import signal
 
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -40,7 +40,7 @@ def say_something(consumed: int) -> None:
 
 
 def spin(seconds: float) -> None:
-    """Use the processor, in this thread."""
+    """Use the processor in this thread."""
     import time
 
     end = time.monotonic() + seconds
@@ -49,7 +49,7 @@ def spin(seconds: float) -> None:
 
 
 def until_impatient(work: Any) -> str:
-    """Work again and again; evidence that nobody minded."""
+    """Work repeatedly; return proof if the attempt was never ended."""
     import time
 
     end = time.monotonic() + _PATIENCE_SECONDS
@@ -61,7 +61,7 @@ def until_impatient(work: Any) -> str:
 
 
 def waits(_number: int) -> None:
-    """Use neither processor nor socket, but for a sign of life."""
+    """Use neither processor nor socket, apart from a sign of life."""
     import time
 
     spin(_SILENCE_SECONDS)
@@ -129,7 +129,7 @@ def of_a_thread(target: Any) -> Any:
 
     stop_clock()
     threading.Thread(target=spin, args=(_PATIENCE_SECONDS,), daemon=True).start()
-    # Others spin meanwhile.
+    # The thread spins meanwhile.
     return until_impatient(lambda _: time.sleep(1))
 
 
@@ -162,7 +162,7 @@ def of_children_for_which_nobody_waits(target: Any) -> Any:
         if os.fork() == 0:
             spin(1)
             os._exit(0)
-        # Longer than the child spins: nobody waits for it.
+        # Longer than the child spins, which has no parent waiting for it.
         time.sleep(1.2)
 
     return until_impatient(forks)
@@ -176,5 +176,5 @@ def of_a_program_that_left_its_session(target: Any) -> Any:
 
     stop_clock()
     subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
-    # Others spin meanwhile.
+    # The program spins meanwhile.
     return until_impatient(lambda _: time.sleep(1))

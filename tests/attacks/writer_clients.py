@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts of a writer's clients: quota that they keep, files and options without bound, paths that lead elsewhere."""
+"""Attempts of a writer's clients: quota that they keep, unbounded files and options, paths that lead elsewhere."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _MOST = (1 << 64) - 1
 
 
 def _odd(number: int) -> Any:
-    """A number that an enum does not have."""
+    """Return a number that the enum lacks."""
     return number
 
 
 def command(path: Path | str, **changes: Any) -> WriteCommand:
-    """An honest command, or one with these changes."""
+    """Return an honest command with these changes."""
     values = {"protocol_version": PROTOCOL_VERSION, "path": str(path), "delivery": Delivery.DELIVERY_DIRECT}
     if "orc" not in changes:
         values["parquet"] = ParquetOptions()
@@ -58,17 +58,17 @@ def command(path: Path | str, **changes: Any) -> WriteCommand:
 
 
 def header(schema: pa.Schema) -> bytes:
-    """Arrow's header of a schema."""
+    """Return Arrow's header of a schema."""
     return bytes(pa.ipc.read_message(schema.serialize()).metadata.to_pybytes())
 
 
 def said(**event: Any) -> Any:
-    """A message without data."""
+    """Return a message without data."""
     return FlightData(app_metadata=WriteRequestMetadata(**event).SerializeToString())
 
 
 def batch(number: int, data: pa.RecordBatch = ROWS) -> Any:
-    """A batch with its number."""
+    """Return a batch with its number."""
     message = pa.ipc.read_message(data.serialize())
     return FlightData(
         data_header=message.metadata.to_pybytes(),
@@ -78,12 +78,12 @@ def batch(number: int, data: pa.RecordBatch = ROWS) -> Any:
 
 
 def opened(outsider: Outsider, made: WriteCommand, schema: pa.Schema = ROWS.schema) -> Conversation:
-    """An exchange whose first message is whole."""
+    """Open an exchange with a complete first message."""
     return outsider.exchange(first_message(made, header(schema)))
 
 
 def credited(exchange: Conversation, body_bytes: int) -> Conversation:
-    """The exchange, once it has credit for a batch; or ended, where it gets none."""
+    """Return the exchange once it has credit for a batch, or has ended without any."""
     exchange.say(said(ask=Ask(body_bytes=body_bytes)))
     with contextlib.suppress(grpc.RpcError):
         while not WriteReplyMetadata.FromString(exchange.hear().app_metadata).credit:
@@ -92,7 +92,7 @@ def credited(exchange: Conversation, body_bytes: int) -> Conversation:
 
 
 def wrote(outsider: Outsider, made: WriteCommand, data: pa.RecordBatch = ROWS) -> str:
-    """The status of a file of one batch."""
+    """Return the status of a file of one batch."""
     exchange = credited(opened(outsider, made, data.schema), data.nbytes + 4096)
     return exchange.say(batch(1, data), said(finish=Finish(batches=1, rows=data.num_rows))).half_close().end()
 
@@ -261,7 +261,7 @@ def names_files_as_nobody_does(outsider: Outsider) -> list[str]:
 
 @contextlib.contextmanager
 def _swapped(directory: Path, target: Path) -> Iterator[None]:
-    """Let a link to the target take the directory's place and leave it again, as fast as can be."""
+    """Replace the directory by a link to the target and back, as fast as possible."""
     stop = threading.Event()
 
     def swap() -> None:
@@ -295,7 +295,7 @@ def swaps_a_directory_for_a_link_while_files_are_opened_and_published(outsider: 
         statuses = [wrote(outsider, command(directory / f"{number}.parquet")) for number in range(40)]
     with _swapped(directory, outsider.outside):
         statuses += [wrote(outsider, command(directory / f"{number}.parquet")) for number in range(40)]
-    # What the attacker itself has moved away while it was open lies where it was moved to.
+    # Files that the attacker moved away while they were open are still where it moved them.
     for unfinished in outsider.root.rglob("day=1/**/*.updraft"):
         unfinished.unlink()
     return statuses

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real writer with secrets, a file of a neighbour that is under way, and newcomers."""
+"""Real writer with secrets, a neighbor's open file, and newcomers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from updraft.client.writer import WriterClient
 
 MIB = 1 << 20
 QUOTA_BYTES = 64 * MIB
-# What a writer takes in addition (gpu-writer/README.md), and what gRPC holds of messages that are on their way.
+# A writer's memory besides its quota (gpu-writer/README.md), and messages in transit that gRPC holds.
 _BEYOND_BYTES = 700 * MIB
 _SETTINGS = [
     f"--quota-bytes={QUOTA_BYTES}",
@@ -42,7 +42,7 @@ _ROWS = pa.record_batch({"n": pa.array(range(1000), pa.int64())})
 
 
 class WriterUnderAttack:
-    """A writer below one root; beside it lies what nobody may write to."""
+    """Writer below one root, next to a directory that no client may write to."""
 
     def __init__(self, directory: Path, receivers: int) -> None:
         self.root, self.outside = directory / "root", directory / "outside"
@@ -93,18 +93,18 @@ class WriterUnderAttack:
         until(what, happens)
 
     def outsider(self) -> Outsider:
-        """A client that has the writer's token."""
+        """Return a client that has the writer's token."""
         return Outsider(self._told["listen"], self._certificate, self._token)
 
     def status(self) -> dict[str, Any]:
-        """What the writer says of itself."""
+        """Return the writer's status."""
         import urllib.request
 
         with urllib.request.urlopen(f"http://{self._told['metrics_listen']}/status.json", timeout=HANG_SECONDS) as page:
             return dict(json.load(page))
 
     def check_served(self) -> None:
-        """The same processes still serve, the neighbour can add to its file, and a newcomer can write one."""
+        """Check that the same processes serve, the neighbor can add to its file, and a newcomer can write one."""
         assert self._told["writer"] == self._serving
         assert list(map(int, self.status()["receivers"])) == self._receivers
         self._neighbour.write(_ROWS)
@@ -116,9 +116,9 @@ class WriterUnderAttack:
         path.unlink()
 
     def check_unharmed(self) -> None:
-        """All that was taken is back, and nothing lies where it should not."""
+        """Check that the writer has everything back, and that no file is in the wrong place."""
         self.check_served()
-        # The neighbour holds its own rows, until its row group is full.
+        # The neighbor's rows are held until its row group is full.
         self._until("only the neighbour's file is open", lambda: self.status()["open_files"] == 1)
         self._until("no batch waits", lambda: not self.status()["batches_waiting"])
         held_bytes = self.status()["held_bytes"]

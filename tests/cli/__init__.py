@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `updraft` against real pools and writers; with a cluster it is tested in tests/kube."""
+"""Command `updraft` against real pools and writers; tests/kube tests it with a cluster."""

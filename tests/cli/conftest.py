@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool that anybody may use, one that is careful, and a writer."""
+"""Pool that anyone may use, a careful one, and a writer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def careful_pool(authority: Authority, token_file: Path) -> Iterator[LocalPool]:
-    """It wants a token and a client's certificate, is called localhost, and runs registered functions alone."""
+    """Start a pool for localhost that requires a token and a client certificate, and runs only registered functions."""
     own = authority.identity("localhost")
     arguments = [
         *("--tls-certificate-file", str(own.certificate), "--tls-key-file", str(own.key)),
@@ -63,7 +63,7 @@ def careful_pool(authority: Authority, token_file: Path) -> Iterator[LocalPool]:
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `updraft` with arguments, in this process: most of a new one's time would be its imports'."""
+    """Run `updraft` with arguments in this process, because a new one would spend most of its time on imports."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         monkeypatch.setattr(sys, "argv", ["updraft", *arguments])
@@ -80,7 +80,7 @@ def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.fixture
 def updraft(typed: Run) -> Run:
-    """The same for commands that call a service, which may be slow here."""
+    """Run a command that calls a service, with a long timeout for slow machines."""
     return lambda *arguments: typed(*arguments, "--timeout-seconds", "60")
 
 

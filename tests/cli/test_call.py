@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft call`: functions of a pool, called with values and with files."""
+"""Command `updraft call`: functions of a pool, called with values and with files."""
 
 from __future__ import annotations
 

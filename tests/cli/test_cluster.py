@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failures of an API server, and pods that have ended; tests/kube asks a real one."""
+"""Failures of an API server, and pods that have ended; tests/kube tests a real server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from updraft_cli.cluster import Cluster, ClusterError, MissingError
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Answers with these statuses, one after the other, and then with the last, and with the JSON of `answer`."""
+    """Server that answers with these statuses in order, then repeats the last one with the JSON of `answer`."""
 
     def __init__(self, *statuses: int) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
@@ -41,7 +41,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_arguments: object) -> None:
-        """Tests are silent."""
+        """Log nothing."""
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each mistake that can be made in a job's conf is found by its own check, with what to do; what is right is not."""
+"""Each possible mistake in a job's conf is found by its own check, with advice; correct confs pass."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def _right(pool: LocalPool) -> dict[str, str]:
 
 
 def _findings(confs: Mapping[str, str], **options: Any) -> list[Finding]:
-    """As the command line gives them: values cut at commas."""
+    """Return the findings for confs as the command line passes them: values split at commas."""
     parts = [part for name, value in confs.items() for part in f"{name}={value}".split(",")]
     return list(Doctor(conf=parts, timeout_seconds=60.0, **options).findings())
 
 
 def _only(findings: list[Finding], level: Level) -> Finding:
-    """The one finding that is not ok."""
+    """Return the only finding that is not ok."""
     (found,) = (finding for finding in findings if finding.level is not Level.OK)
     assert found.level is level
     assert found.advice
@@ -132,7 +132,7 @@ def test_what_may_be_meant_so_is_a_warning(
 
 
 def test_the_advice_for_a_missing_mount_does_not_make_the_job_wait(pool: LocalPool, token_file: Path) -> None:
-    """A pod with a Secret among its `spark.kubernetes.*.secrets` that is missing never starts."""
+    """A pod never starts if a Secret in its `spark.kubernetes.*.secrets` is missing."""
     confs = {"spark.master": "k8s://https://api:6443", f"{_UDF}.tokenFile": str(token_file)}
     advice = _only(_findings(_right(pool) | confs), Level.WARNING).advice
     assert "spark.kubernetes.executor.podTemplateFile" in advice
@@ -185,7 +185,7 @@ def test_a_protocol_of_another_release_is_found(
 
 
 class _Other(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """A Flight service that knows nothing of ours."""
+    """Flight service that is not Updraft's."""
 
     def list_actions(self, _context: flight.ServerCallContext) -> list[flight.ActionType]:
         return []
@@ -222,7 +222,7 @@ def test_a_batch_that_does_not_come_back_is_found(pool: LocalPool, monkeypatch: 
 
 
 class _Careful:
-    """Confs with which the careful pool is reached, but for what a test spoils."""
+    """Confs that reach the careful pool, except what a test changes."""
 
     def __init__(self, pool: LocalPool, authority: Authority, token_file: Path) -> None:
         client = authority.identity("client")
@@ -236,7 +236,7 @@ class _Careful:
         }
 
     def error(self, *without: str, **changes: str) -> Finding:
-        """The first error."""
+        """Return the first error."""
         changed = {f"{_UDF}.{name.replace('_', '.')}": value for name, value in changes.items()}
         confs = {name: v for name, v in (self._confs | changed).items() if name.removeprefix(f"{_UDF}.") not in without}
         return next(finding for finding in _findings(confs) if finding.level is Level.ERROR)

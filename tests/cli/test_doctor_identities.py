@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `updraft doctor` says of a client that a service refuses: all to who is known, nothing to a stranger."""
+"""Findings of `updraft doctor` about a client that a service refuses: details for known callers, none for strangers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _identity(name: str, scopes: str, more: str = "") -> str:
 
 @pytest.fixture(scope="module")
 def identities(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Whose token is the first part of their name, and an issuer."""
+    """Return a file of identities, whose token is the first part of their name, and of an issuer."""
     directory = tmp_path_factory.mktemp("identities")
     (directory / "keys.json").write_bytes(key_set(KEY))
     path = directory / "identities.toml"
@@ -65,7 +65,7 @@ Ask = Callable[..., list[Finding]]
 
 @pytest.fixture
 def ask(known_pool: LocalPool, known_writer: LocalWriter) -> Ask:
-    """What a doctor finds in a job with this token, for its pool or its writer."""
+    """Return the doctor's findings in a job with this token, for its pool or its writer."""
 
     def findings(token: str, peer: str = "udf", tenant: str = "") -> list[Finding]:
         service = known_pool if peer == "udf" else known_writer
@@ -83,7 +83,7 @@ def ask(known_pool: LocalPool, known_writer: LocalWriter) -> Ask:
 
 
 def _error(findings: list[Finding]) -> Finding:
-    """The first one, which says what to do."""
+    """Return the first error, which must have advice."""
     error = next(finding for finding in findings if finding.level is Level.ERROR)
     assert error.advice
     return error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `updraft doctor` says of the key by which a driver signs, where a pool runs nothing else."""
+"""Findings of `updraft doctor` about a driver's signing key, on a pool that runs only signed functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def signing_pool(signing: Signing) -> Iterator[LocalPool]:
 
 @pytest.fixture(scope="module")
 def lenient_pool(signing: Signing) -> Iterator[LocalPool]:
-    """On its way to signatures: it runs what nobody has signed, too."""
+    """Start a pool that is migrating to signatures and also runs unsigned functions."""
     arguments = ["--signers-file", str(signing.signers_file)]
     with LocalPool(workers=1, session_functions="prefer-signed", arguments=arguments) as pool:
         yield pool
@@ -44,18 +44,18 @@ def lenient_pool(signing: Signing) -> Iterator[LocalPool]:
 
 @pytest.fixture
 def ask(signing_pool: LocalPool) -> Ask:
-    """What a doctor finds of a job's signature, with this file of its key."""
+    """Return the doctor's finding about a job's signature with this key file."""
     return partial(signature_found, signing_pool)
 
 
 @pytest.fixture
 def ask_lenient(lenient_pool: LocalPool) -> Ask:
-    """The same where a pool runs what nobody has signed, too."""
+    """Return the doctor's finding on a pool that also runs unsigned functions."""
     return partial(signature_found, lenient_pool)
 
 
 def signature_found(pool: LocalPool, key_file: str, *, lifetime: str = "") -> Finding:
-    """What a doctor finds of a job's signature."""
+    """Return the doctor's finding about a job's signature."""
     confs = {
         "spark.jars": str(connector_jar()),
         "spark.sql.extensions": EXTENSION,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft functions describe`: all that is to be known of a function, from its pool."""
+"""Command `updraft functions describe`: everything about a function, from its pool."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft logs` and `updraft profile`: what a user's own calls print, and where they spend their time."""
+"""Commands `updraft logs` and `updraft profile`: output of a user's own calls, and where they spend their time."""
 
 from __future__ import annotations
 

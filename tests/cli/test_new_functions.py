@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft new` and `updraft serve`: from nothing to a call, and from an edit to its answer."""
+"""Commands `updraft new` and `updraft serve`: from nothing to a call, and from an edit to its answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BOB = NAMES.slice(1)
 
 @pytest.fixture
 def module(tmp_path: Path, typed: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What `updraft new` writes, in the current directory."""
+    """Run `updraft new` in the current directory and return the module that it writes."""
     monkeypatch.chdir(tmp_path)
     assert typed("new", "my_functions").returncode == 0
     monkeypatch.chdir(tmp_path / "my_functions")
@@ -38,7 +38,7 @@ def module(tmp_path: Path, typed: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def serving(log: Path, *arguments: str) -> Iterator[Callable[[], str]]:
-    """`updraft serve`, interrupted at the end; gives what it has printed so far."""
+    """Run `updraft serve`, interrupt it at the end, and yield a function that returns its output so far."""
     with log.open("w") as output:
         process = subprocess.Popen([*UPDRAFT, "serve", *arguments], stdout=output, stderr=subprocess.STDOUT)
     try:
@@ -70,7 +70,7 @@ def test_a_new_module_passes_its_tests(module: Path) -> None:
 
 
 def test_a_new_module_is_written_as_ruff_writes_it(module: Path) -> None:
-    # Without a configuration of ours above it.
+    # Isolated, so that the repository's configuration does not apply.
     for command in (["check", "--isolated", "--select", "E,F,I"], ["format", "--isolated", "--check"]):
         ran = subprocess.run([PYTHON.with_name("ruff"), *command, module.parent], capture_output=True, text=True)
         assert ran.returncode == 0, ran.stdout

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft status`, `functions` and `drain` for a service that is named by its endpoint."""
+"""Commands `updraft status`, `functions` and `drain` for a service that is named by its endpoint."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft tokens`, with an API server that keeps what it is told; a real one is asked in tests/kube."""
+"""Command `updraft tokens`, with an API server that stores what it receives; tests/kube tests a real one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_arguments: object) -> None:
-        """Tests are silent."""
+        """Log nothing."""
 
 
 @pytest.fixture

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wire: what proto/README.md promises, asked of a real pool by clients that share no code with it."""
+"""Promises of proto/README.md about the wire, tested on a real pool by clients that share no code with it."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pool for all contract tests; it must outlive every one of them."""
+"""Pool shared by all contract tests; it must survive every one of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAVEN = REPOSITORY / "spark-connector/mvnw"
 def pool() -> Iterator[LocalPool]:
     with LocalPool(workers=2, arguments=["--max-message-bytes", str(MAX_MESSAGE_BYTES)]) as pool:
         yield pool
-        # pytest shows it when the test failed.
+        # pytest shows it if the test failed.
         print(pool.log())
 
 
@@ -34,7 +34,7 @@ def address(pool: LocalPool) -> str:
 
 @pytest.fixture(scope="session")
 def flight_class_path() -> str:
-    """The class path of Arrow's Flight client, as Maven resolves it."""
+    """Return the class path of Arrow's Flight client, as Maven resolves it."""
     target = BUILD / "flight-core.classpath"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def flight_class_path() -> str:
 
 @pytest.fixture
 def pool_lives(pool: LocalPool) -> Iterator[None]:
-    """After the test the pool answers a plain exchange, from the same supervisor and front."""
+    """Check after the test that the same supervisor and front answer a plain exchange."""
     before = _supervisor_and_front(pool)
     yield
     batch = pa.RecordBatch.from_pydict({"_0": [1, 2, 3]})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of a registered function by Arrow's own Java client, which has no part of Updraft."""
+"""Calls of a registered function by Arrow's own Java client, without any part of Updraft."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _END_SECONDS = 30
 
 
 class FlightError(Exception):
-    """Raised when the client hears of an error: `NAME_OF_CODE: description`."""
+    """Raised when the client receives an error: `NAME_OF_CODE: description`."""
 
 
 class JavaClient:
-    """A Java program that makes one call after the other; columns reach it in files."""
+    """Java program that makes one call after the other; columns reach it in files."""
 
     def __init__(self, program: subprocess.Popen[str], directory: Path) -> None:
         self._program = program
@@ -29,7 +29,7 @@ class JavaClient:
         self._results = directory / "results.arrows"
 
     def call(self, name: str, columns: Sequence[pa.Array]) -> pa.Table:
-        """The results for the columns; raises FlightError."""
+        """Return the results for the columns; raise FlightError."""
         batch = pa.record_batch(list(columns), [str(number) for number in range(len(columns))])
         with pa.ipc.new_stream(self._arguments, batch.schema) as writer:
             writer.write_batch(batch)
@@ -45,7 +45,7 @@ class JavaClient:
 
 @contextmanager
 def java_client(class_path: str, address: str, directory: Path) -> Iterator[JavaClient]:
-    """Connected to a pool; its files are in the directory."""
+    """Run a client connected to a pool, with its files in the directory."""
     command = java_command(class_path, _SOURCE, f"grpc://{address}")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
         try:

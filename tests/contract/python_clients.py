@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of a registered function as Python clients make them that have no part of Updraft."""
+"""Calls of a registered function by Python clients without any part of Updraft."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.pool import LocalPool
 
 
 def flight_table(pool: LocalPool, name: str, columns: Sequence[pa.Array]) -> pa.Table:
-    """What pyarrow.flight gets for the columns."""
+    """Return the table that pyarrow.flight gets for the columns."""
     batch = pa.record_batch(list(columns), [str(number) for number in range(len(columns))])
     with flight.connect(f"grpc://{pool.tcp_address}") as client:
         writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(name))
@@ -27,12 +27,12 @@ def flight_table(pool: LocalPool, name: str, columns: Sequence[pa.Array]) -> pa.
 
 
 def by_pyarrow(pool: LocalPool, name: str, columns: Sequence[pa.Array]) -> list[Any]:
-    """The values of the first column of that table."""
+    """Return the values of the first column of that table."""
     return list(flight_table(pool, name, columns).column(0).to_pylist())
 
 
 def by_databends_client(pool: LocalPool, name: str, columns: Sequence[pa.Array]) -> list[Any]:
-    """What the client of databend-udf gets for the values."""
+    """Return the values that the client of databend-udf gets."""
     host, port = pool.tcp_address.rsplit(":", 1)
     client = UDFClient(host, int(port))
     with contextlib.closing(client.client):

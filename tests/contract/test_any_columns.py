@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft.testing` runs functions of any columns as a pool does: the same answers, and the same errors."""
+"""`updraft.testing` runs functions of any columns like a pool: the same answers and the same errors."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ ERRORS = {
 def test_what_goes_wrong_is_an_error_of_the_function(pool: LocalPool, name: str) -> None:
     with pytest.raises(UserError, match=ERRORS[name]):
         in_a_test(pool, name, BATCH)
-    # gRPC's UNKNOWN, which has no class of its own there.
+    # pyarrow has no class of its own for gRPC's UNKNOWN.
     with pytest.raises(pa.ArrowException, match=ERRORS[name]) as failed:
         in_the_pool(pool, name, BATCH)
     assert "the worker failed" not in str(failed.value)

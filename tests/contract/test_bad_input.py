@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a client sends, it gets a clear error of the right kind, and the pool answers the next call."""
+"""Bad input of any kind gets a clear error of the right kind, and the pool answers the next call."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _PANDAS = 200
 
 
 def assert_refused(reply: Reply, kind: int, code: grpc.StatusCode, *words: str) -> None:
-    """The status has the code and one short line; the details are in-band."""
+    """Check that the status has the code and one short line, and that the details are in-band."""
     assert reply.code == code, (reply.code, reply.details)
     assert reply.error.kind == kind, reply.error
     for word in words:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch whose columns are not as long as it says is an error of the caller, and no function sees it."""
+"""A batch whose columns do not have its length is the caller's error, and does not reach a function."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def model(x: Arrow[int], y: Arrow[int]) -> Arrow[int]:
 ROWS = 77
 BATCH = pa.record_batch({"x": [0] * ROWS, "y": [0] * ROWS})
 (SCHEMA, _), (HEADER, BODY) = ipc_parts(BATCH.schema, [BATCH])
-# Where the header has a number of rows: that of the batch, and that of each column.
+# Positions of row counts in the header: the batch's and each column's.
 COUNTS = [at for at in range(len(HEADER)) if HEADER.startswith(struct.pack("<q", ROWS), at)]
 
 

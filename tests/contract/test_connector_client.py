@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connector's own client, against a pool: groups, cogroups, artifacts and table functions mean the same."""
+"""Connector's own client against a pool: groups, cogroups, artifacts and table functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Batch(NamedTuple):
-    """A request batch, and the groups that end in it."""
+    """Request batch, and the groups that end in it."""
 
     values: Sequence[int]
     ends: Sequence[int] = ()
@@ -75,7 +75,7 @@ def _stream(values: Sequence[int]) -> str:
 def _replies(
     pool: LocalPool, command: exchange_pb2.ExchangeCommand, batches: Iterable[Batch], artifacts: Iterable[Path] = ()
 ) -> list[tuple[list[int], list[Any]]]:
-    """Row ends and values of each reply."""
+    """Return the row ends and values of each reply."""
     lines = [f"command {base64.b64encode(command.SerializeToString()).decode()}"]
     lines += [f"artifact {hashlib.sha256(path.read_bytes()).hexdigest()} {path}" for path in artifacts]
     lines += [f"batch {b.input} {','.join(map(str, b.ends))} {_stream(b.values)}" for b in batches]
@@ -105,7 +105,7 @@ def _sums_of_both(left: pa.Table, right: pa.Table) -> pa.Table:
 
 
 def test_cogroups_meet_by_their_order_and_a_side_may_be_empty(pool: LocalPool) -> None:
-    numbers = (3, 1, 0, 0)  # For each side: how many follow, the count of keys, the key, the values.
+    numbers = (3, 1, 0, 0)  # For each side: number of values that follow, number of keys, key, values.
     command = _command(
         _COGROUPED_MAP_ARROW,
         udfs=[_udf(_sums_of_both, _PAIR, (*numbers, *numbers))],
@@ -133,7 +133,7 @@ def test_a_file_is_known_by_the_digest_of_its_bytes(pool: LocalPool, tmp_path: P
 
 
 class _Repeated:
-    """As many rows for a number as it says."""
+    """Table function that gives as many rows as its number."""
 
     def eval(self, number: int) -> Iterator[tuple[int]]:
         for _ in range(number):

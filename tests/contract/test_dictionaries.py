@@ -23,7 +23,7 @@ def pandas_categorical() -> pa.Table:
 
 
 def pandas_categorical_in_parts() -> pa.Table:
-    """Each with its own categories: Flight sends a dictionary before each batch."""
+    """Return parts with different categories: Flight sends a dictionary before each batch."""
     parts = [pd.DataFrame({"color": pd.Categorical(TEXTS[start : start + 2])}) for start in range(0, len(TEXTS), 2)]
     return pa.concat_tables(map(pa.Table.from_pandas, parts))
 
@@ -38,7 +38,7 @@ def polars_enum() -> pa.Table:
 
 
 def polars_without_a_copy() -> pa.Table:
-    """By the C interface, which has views of text."""
+    """Return a table made through the C interface, which passes text as views."""
     return pa.table(pl.DataFrame({"color": pl.Series(TEXTS, dtype=pl.Categorical)}))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RisingWave and Databend, as `tests/support/engines.py` has them, and Databend's own Python client call one pool."""
+"""RisingWave and Databend, as in `tests/support/engines.py`, and Databend's own Python client call one pool."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COUNTS = [
 
 @pytest.fixture(scope="module")
 def words() -> Iterator[LocalPool]:
-    """A pool with the functions of docs/examples/flight."""
+    """Start a pool with the functions of docs/examples/flight."""
     with (
         mock.patch.dict(os.environ, PYTHONPATH=str(REPOSITORY / "docs/examples/flight")),
         LocalPool(session_functions="off", arguments=("--functions", "words")) as pool,

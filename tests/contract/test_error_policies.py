@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `on_error` of a function means to those who call it: an error of the call, a null, or a value and an error."""
+"""Effect of a function's `on_error` on its callers: an error of the call, a null, or a value and an error."""
 
 from __future__ import annotations
 

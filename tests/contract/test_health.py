@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""grpc.health.v1 on the Flight port and on the admin port."""
+"""Health service grpc.health.v1 on the Flight port and on the admin port."""
 
 from __future__ import annotations
 

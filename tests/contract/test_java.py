@@ -30,7 +30,7 @@ _EDGES: dict[int, list[Any]] = {
     FieldDescriptor.CPPTYPE_UINT64: [0, 1, 2**63 - 1],
     FieldDescriptor.CPPTYPE_BOOL: [False, True],
 }
-# Java's lite messages print an enum twice, by name and by number.
+# Java's lite messages print an enum both by name and by number.
 _ENUM_NUMBER = re.compile(r"^ *\w+_value: -?\d+$", re.MULTILINE)
 _TEXTS = ["", "plain", "žluťoučký 🐎", 'quotes " and \\ and \n']
 _BYTES = [b"", b"bytes", bytes(range(256))]
@@ -101,7 +101,7 @@ def _vectors() -> list[Message]:
 
 @functools.cache
 def _read_by_java() -> list[tuple[Message, bytes, str]]:
-    """Each vector with the bytes that Java wrote and the text that it printed."""
+    """Return each vector with the bytes that Java wrote and the text that it printed."""
     vectors = _vectors()
     lines = [f"{m.DESCRIPTOR.name} {base64.b64encode(m.SerializeToString()).decode()}" for m in vectors]
     answer = run_java(str(connector_jar()), _SOURCES / "ReadVectors.java", text="\n".join(lines) + "\n")
@@ -120,7 +120,7 @@ def test_java_reads_every_field_that_python_wrote_and_python_what_java_wrote(nam
         if message.DESCRIPTOR.name != name:
             continue
         assert type(message).FromString(written) == message
-        # A field that Java does not know would be printed by its number, and Python's parser refuses that.
+        # Java would print an unknown field by its number, which Python's parser refuses.
         assert text_format.Parse(_ENUM_NUMBER.sub("", printed), type(message)()) == message, printed
         seen += 1
     assert seen

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("pool_lives")
 
 MIB = 1 << 20
 PART_BYTES = MIB
-# No two of its parts are the same.
+# No two of its parts are equal.
 TEXT = "".join(f"{number:08x}" for number in range(5 * MIB // 8))
 LARGE = pa.record_batch({"_0": [TEXT, None, "ž", TEXT[::-1]]})
 SMALL = pa.record_batch({"_0": ["small", None]})
@@ -40,7 +40,7 @@ SMALL = pa.record_batch({"_0": ["small", None]})
 
 
 def in_parts(sequence: int) -> Iterator[Any]:
-    """The large batch as the specification has it."""
+    """Yield the large batch in parts, as the specification says."""
     last = (len(BODY) - 1) // PART_BYTES * PART_BYTES
     for offset in range(0, last, PART_BYTES):
         yield part(offset, BODY[offset : offset + PART_BYTES])
@@ -53,14 +53,14 @@ def part(offset: int, data: bytes, body_bytes: int = len(BODY)) -> Any:
 
 
 def opening(max_parted_bytes: int = 32 * MIB) -> Any:
-    """An exchange of `echo` that takes results of so many bytes in parts."""
+    """Return the opening of an exchange of `echo` that accepts results of up to this size in parts."""
     command = echo_command()
     command.limits.max_reply_batch_bytes_in_parts = max_parted_bytes
     return first_message(command, SCHEMA)
 
 
 def batches_of(reply: Reply) -> list[pa.RecordBatch]:
-    """The batches of a reply, put together from their parts, which come in order and without gaps."""
+    """Return the batches of a reply, assembled from their parts, which must come in order and without gaps."""
     body, batches = b"", []
     for message, metadata in zip(reply.messages, reply.metadata, strict=True):
         match metadata.WhichOneof("event"):
@@ -91,7 +91,7 @@ def test_large_batches_go_and_come_in_parts_between_small_ones(address: str) -> 
     assert batches_of(reply) == [LARGE, SMALL, LARGE]
     assert [m.sequence for m in reply.metadata if m.WhichOneof("event") == "sequence"] == [1, 2, 3]
     assert max(len(message.SerializeToString()) for message in reply.messages) <= MAX_MESSAGE_BYTES
-    # Parts are no batches: they count nowhere.
+    # Parts do not count as batches.
     assert (reply.metadata[-1].finish.batches, reply.metadata[-1].finish.rows) == (3, 10)
     assert sum(m.WhichOneof("event") == "part" for m in reply.metadata) >= 2 * (len(BODY) // MAX_MESSAGE_BYTES)
 
@@ -106,7 +106,7 @@ def test_a_batch_beyond_what_the_pool_takes_is_refused_by_its_first_part(address
     size_bytes = 1 << 40
     said = refusal(exchange(address, [opening(), part(0, b"x", size_bytes)]))
     assert f"batch 1 has {size_bytes} bytes" in said
-    # Whichever of them is the smaller one on this machine.
+    # The message names the smaller limit of this machine.
     assert "raise --max-batch-bytes of the pool" in said or "raise --worker-memory-bytes of the pool" in said
 
 

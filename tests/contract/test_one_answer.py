@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One function, one answer: the functions of docs/examples give it to every caller, and fail for every one alike."""
+"""One function, one answer: the functions of docs/examples give all callers the same results and errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _JAVA_EXAMPLE = REPOSITORY / "docs/examples/flight/CallWords.java"
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[LocalPool]:
-    """With the functions of the examples."""
+    """Start a pool with the functions of the examples."""
     with examples_pool() as pool:
         yield pool
 
@@ -67,7 +67,7 @@ def _results(name: str) -> list[pa.Field]:
 
 
 def _declared(columns: Columns) -> list[pa.Field]:
-    """As CREATE FUNCTION of Databend names what is sent."""
+    """Return the fields as Databend's CREATE FUNCTION names them."""
     return [pa.field("", column.type) for column in columns]
 
 
@@ -77,13 +77,13 @@ CALLERS: list[Caller] = [in_a_test, by_pyarrow, by_risingwave, by_databend, by_d
 
 @pytest.fixture(scope="module")
 def java(flight_class_path: str, pool: LocalPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
-    """Of the pool with the examples."""
+    """Run a Java client of the pool."""
     with java_client(flight_class_path, pool.tcp_address, tmp_path_factory.mktemp("java")) as client:
         yield client
 
 
 def test_every_function_of_the_examples_is_called_here() -> None:
-    # Of each module one that is known to be there.
+    # One known function of each module.
     assert {"discount", "digit", "moved_digit", "initials"} <= set(FUNCTIONS)
     assert all(columns_of(name) for name in FUNCTIONS)
 
@@ -157,7 +157,7 @@ class TestTableFunctions:
 
 @pytest.mark.timeout(MAVEN_TIMEOUT_SECONDS)
 def test_an_aggregate_gives_one_value_for_all_rows(pool: LocalPool, java: JavaClient) -> None:
-    """Neither engine calls aggregates by Flight."""
+    """Neither engine calls aggregates over Flight."""
     columns = columns_of("mean")
     assert author("mean") == [3.0]
     assert testing.aggregate(FUNCTIONS["mean"], *columns).column("result").to_pylist() == [3.0]
@@ -166,7 +166,7 @@ def test_an_aggregate_gives_one_value_for_all_rows(pool: LocalPool, java: JavaCl
 
 
 CODES = {UserError: grpc.StatusCode.UNKNOWN, ProtocolError: grpc.StatusCode.INVALID_ARGUMENT}
-# Databend's own client counts the columns itself, and makes them of the types that the pool has told it.
+# Databend's client checks the number of columns itself, and converts them to the types that the pool reported.
 BY_DATABENDS_CLIENT = {
     "a model's other type": (pa.ArrowException, "ValueError"),
     "a column too few": (ValueError, "expects 2 arguments, got 1"),
@@ -175,7 +175,7 @@ BY_DATABENDS_CLIENT = {
 
 
 def hears_by_pyarrow(pool: LocalPool, failure: Failure) -> None:
-    # What is no error of a caller has no class of its own there.
+    # pyarrow has no class of its own for errors that are not the caller's.
     error = pa.ArrowInvalid if failure.error is ProtocolError else pa.ArrowException
     with pytest.raises(error, match=failure.says):
         flight_table(pool, failure.name, failure.columns)
@@ -211,7 +211,7 @@ class TestErrors:
     def test_by_databends_client(self, pool: LocalPool, failure: Failure) -> None:
         (case,) = (case for case, each in FAILURES.items() if each is failure)
         if case == "another type":
-            # It cuts 1.5 to 1 before it sends it.
+            # The client truncates 1.5 to 1 before it sends it.
             assert by_databends_client(pool, failure.name, failure.columns) == [1 / 230]
             return
         error = pa.ArrowInvalid if failure.error is ProtocolError else pa.ArrowException

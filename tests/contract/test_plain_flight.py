@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain pyarrow.flight client, with nothing of Updraft's, can call a pool."""
+"""Plain pyarrow.flight client, without any part of Updraft, that calls a pool."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def client(request: pytest.FixtureRequest, pool: LocalPool) -> Iterator[flight.F
 
 
 def _echo(client: flight.FlightClient, table: pa.Table, descriptor: flight.FlightDescriptor = ECHO) -> pa.Table:
-    # Written on a thread of its own: a client that only reads afterwards can meet a full window from both sides.
+    # Written on a separate thread: a client that writes everything before it reads can fill both windows.
     writer, reader = client.do_exchange(descriptor, flight.FlightCallOptions(timeout=60))
     with writer:
         writer.begin(table.schema)
 
         def write() -> None:
-            # Whatever fails here fails the reader too, which reports it.
+            # Any failure here also fails the reader, which reports it.
             with contextlib.suppress(pa.ArrowException, KeyError, OSError):
                 write_all()
 

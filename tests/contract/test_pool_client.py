@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft.client` calls registered functions of a real pool, with the tables of several libraries."""
+"""Calls of a real pool's registered functions by `updraft.client`, with the tables of several libraries."""
 
 from __future__ import annotations
 

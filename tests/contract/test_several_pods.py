@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connector's own client, where a name has several pods: an exchange goes to a pod that has a free worker."""
+"""Connector's own client, if a name has several pods: an exchange goes to a pod that has a free worker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.waiting import until
 _SOURCE = Path(__file__).parent / "java/SessionClient.java"
 _SPARK_JARS = Path(pyspark.__file__).parent / "jars/*"
 _BATCH = pa.RecordBatch.from_pydict({"_0": pa.array([1, 2, 3], pa.int64())})
-# A client asks either pod first with the same chance. In one of a hundred thousand runs, all of them miss the busy one.
+# A client tries each pod first with equal probability. All of them miss the busy one in one of 100,000 runs.
 _MOST_CLIENTS = 17
 
 
@@ -54,7 +54,7 @@ def _answer(port: str, hosts: Path) -> list[Any]:
     with pa.ipc.new_stream(sink, _BATCH.schema) as writer:
         writer.write_batch(_BATCH)
     command = echo_command()
-    # Another task than that of `_busy`, whose exchanges get extra workers.
+    # A different task than in `_busy`, whose exchanges get extra workers.
     command.task.task_attempt_id += 1
     encoded, batch = (base64.b64encode(part).decode() for part in (command.SerializeToString(), sink.getvalue()))
     text = f"command {encoded}\nbatch 0  {batch}\n"

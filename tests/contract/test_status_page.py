@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status page of a pool, beside its metrics: whole without JavaScript, and the same numbers as JSON."""
+"""Status page of a pool and its metrics: complete without JavaScript, with the same numbers as JSON."""
 
 from __future__ import annotations
 

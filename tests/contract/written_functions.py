@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool with the functions of a module that a test has written."""
+"""Pool with the functions of a module that a test has written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.pool import LocalPool
 
 @contextmanager
 def pool_of(code: str, directory: Path) -> Iterator[LocalPool]:
-    """It has no other functions; the module is written into the directory."""
+    """Start a pool with only this module's functions; the module is written into the directory."""
     (directory / "written.py").write_text(code)
     with (
         mock.patch.dict(os.environ, PYTHONPATH=str(directory)),

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark with Updraft against stock PySpark: the same query, the same answer."""
+"""Spark with Updraft compared with stock PySpark: the same query, the same answer."""

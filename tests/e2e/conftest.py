@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pool and one Spark for the whole run; `--stock-only` runs stock against itself, to check the suite."""
+"""One pool and one Spark for the whole run; `--stock-only` compares stock with itself, to check the suite."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.support.signing import Signing, new_signing
 from tests.support.spark import cancel_jobs, local_spark, use_short_lived_jvms
 
 _CONFS = {
-    # Each file is a partition, however small: the shapes of the table stay apart.
+    # Each file is a partition, however small, so the table's shapes stay apart.
     "spark.sql.files.openCostInBytes": "128m",
     "spark.sql.timeType.enabled": "true",
     "spark.sql.session.timeZone": "America/Los_Angeles",
-    # Before Spark 4.0, the default is an error.
+    # The default of Spark before 4.0 raises an error.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
 }
 
-# Tests make many errors on purpose.
+# Tests cause many errors on purpose.
 QUIET = "FATAL"
 
 _COUNTS = pytest.StashKey[Counter[tuple[str, str]]]()
@@ -50,8 +50,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Cancel the jobs of a test that hangs before pytest-timeout interrupts it: a thread has one connection to the JVM,
-    and whatever an interrupted thread asks next waits behind the job that still runs."""
+    """Cancel the jobs of a hanging test before pytest-timeout interrupts it.
+
+    A thread has one connection to the JVM, and every later call of an interrupted thread waits for the job that still
+    runs.
+    """
     spark = _session(item)
     if spark is None:
         return (yield)
@@ -74,7 +77,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Wait until nothing runs that a failed test left behind: it would hold cores and workers of those that follow."""
+    """Wait until nothing is left running after a failed test; it would hold cores and workers of later tests."""
     report = yield
     spark = _session(item)
     if report.failed and spark is not None:
@@ -90,7 +93,7 @@ def _session(item: pytest.Item) -> SparkSession | None:
 
 
 def _seconds_to_hang(item: pytest.Item) -> float:
-    """Two thirds of what pytest-timeout gives the test, which is set up and taken down in that time too."""
+    """Return two thirds of pytest-timeout's limit, which also covers set-up and tear-down."""
     marker = item.get_closest_marker("timeout")
     seconds = marker.args[0] if marker else item.config.getini("timeout")
     return float(seconds) * 2 / 3
@@ -125,7 +128,7 @@ def pool(stock_only: bool, signing: Signing, request: pytest.FixtureRequest) -> 
         return
     with signing.pool() if request.config.getoption("--signed") else LocalPool(workers=2, notes=NOTES) as pool:
         yield pool
-        # pytest shows it when the test failed.
+        # pytest shows it if the test failed.
         print(pool.log())
 
 
@@ -140,7 +143,7 @@ def spark(stock_only: bool, signing: Signing, request: pytest.FixtureRequest) ->
 
 @pytest.fixture(scope="session")
 def deployed(stock_only: bool) -> Iterator[LocalPool]:
-    """A pool with functions of its own."""
+    """Start a pool with functions of its own."""
     if stock_only:
         pytest.skip("these tests are about Updraft alone")
     with deployed_pool() as pool:
@@ -149,7 +152,7 @@ def deployed(stock_only: bool) -> Iterator[LocalPool]:
 
 @pytest.fixture(scope="module")
 def named(spark: SparkSession, deployed: LocalPool) -> Iterator[SparkSession]:
-    """A session that knows the functions of `deployed` by name."""
+    """Return a session that knows the functions of `deployed` by name."""
     with naming_session(spark, deployed) as session:
         yield session
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the driver logs, for a test to read."""
+"""Driver log of a block, for a test to read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.e2e.conftest import QUIET
 
 @contextmanager
 def driver_log(spark: SparkSession, path: Path) -> Iterator[Path]:
-    """What the driver logs meanwhile, as a file."""
+    """Write the driver's log to a file during the block."""
     log4j = spark._jvm.org.apache.logging.log4j
     builder = log4j.core.appender.FileAppender.newBuilder()
     builder.setName(path.name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How functions of the matrix fail: what they do instead of giving values back, after how many calls; what is told."""
+"""Failures of functions in the matrix: what they do instead of returning values, after how many calls; the error."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _DRIVERS_MODULE = "a_module_of_the_driver_alone"
 
 @dataclass(frozen=True)
 class ErrorCase:
-    """`act` runs in the function once it was called `after` times."""
+    """Failure that runs `act` once the function was called `after` times."""
 
     name: str
     act: Callable[[], None]
     after: int = 0
 
     def change(self) -> Change:
-        """A change that fails."""
+        """Return a change that fails."""
         return _Failing(self.act, self.after)
 
 
@@ -66,7 +66,7 @@ def _import_what_is_not_there() -> None:
 
 def _use_a_module_of_the_driver() -> Callable[[], None]:
     module = types.ModuleType(_DRIVERS_MODULE)
-    # Pickled by reference, as a user's module is that was not shipped: found here, and not in a worker.
+    # Pickled by reference, like a user's module that was not shipped: importable here, but not in a worker.
     exec("def act(): pass", module.__dict__)
     sys.modules[_DRIVERS_MODULE] = module
     return module.act  # type: ignore[no-any-return]
@@ -82,7 +82,7 @@ MISSING_MODULES = [
     ErrorCase("import", _import_what_is_not_there),
     ErrorCase("unpickling", _use_a_module_of_the_driver()),
 ]
-# Each failure costs stock a worker, so that not every kind meets each of these.
+# Each failure costs stock a worker, so not every kind is tested with each of these.
 RAISED = [
     ErrorCase("key_error", _raise(KeyError("missing"))),
     ErrorCase("non_ascii", _raise(RuntimeError("žluťoučký kůň 🐎"))),
@@ -98,7 +98,10 @@ QUIET_EXIT = ErrorCase("quiet_exit", lambda: os._exit(0))
 
 
 def told(error: Exception | None) -> str:
-    """What the error says of the user's code: not the JVM's stack, PySpark's own frames, addresses of objects, and what
-    a pool adds about a module that it lacks."""
+    """Return what the error says about the user's code.
+
+    It leaves out the JVM's stack, PySpark's own frames, addresses of objects, and the pool's note about a module that
+    it lacks.
+    """
     told = _PYSPARKS_FRAME.sub("", _JVMS_FRAME.sub("", str(error)))
     return _ADDRESS.sub("0x", _NOTE_OF_THE_POOL.sub("", told))

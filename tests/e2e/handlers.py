@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table functions as people write them: what each gives shows what it was called with."""
+"""Table functions as users write them: the output of each shows the arguments of its calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark.sql.functions import AnalyzeArgument, AnalyzeResult, PartitioningCo
 
 
 class Repeat:
-    """As many rows as the number says."""
+    """Table function that gives as many rows as the number says."""
 
     def eval(self, number: int) -> Iterator[tuple[int, str]]:
         for index in range(number % 4):
@@ -86,7 +86,7 @@ class Many:
 
 
 class Wide:
-    """More bytes in one output than a reply may have."""
+    """Table function with more bytes in one output than a reply may have."""
 
     def eval(self, number: int) -> Iterator[tuple[int, str]]:
         for index in range(80):
@@ -94,7 +94,7 @@ class Wide:
 
 
 class Analyzed:
-    """The schema, the partitioning and what the constructor gets come from `analyze`."""
+    """Table function whose schema, partitioning and constructor argument come from `analyze`."""
 
     def __init__(self, analyzed: Any) -> None:
         self._label = analyzed.label
@@ -121,7 +121,7 @@ class _Labelled(AnalyzeResult):  # type: ignore[misc]
 
 
 class Sparse:
-    """An empty table, nothing, or two batches for a batch, by its first number."""
+    """Table function that gives an empty table, nothing, or two batches for a batch, by its first number."""
 
     def eval(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
         part = pa.table({"number": batch.column("id"), "text": batch.column("s")})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs as people write them, at least one for each family of functions, over the same shop's sales and visits.
+"""Jobs as users write them, at least one for each family of functions, over the same shop's sales and visits.
 
-A job is a function from a session to a DataFrame in a fixed order; `test_jobs.py` compares what it gives.
+A job is a function from a session to a DataFrame in a fixed order; `test_jobs.py` compares the results.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SESSION_GAP_SECONDS = 3100
 
 
 def _sales(spark: SparkSession) -> DataFrame:
-    """Sales of five shops with a price that is missing now and then."""
+    """Return sales of five shops, some without a price."""
     price = F.when(F.col("id") % 11 != 0, F.round(F.col("id") * 37 % 1000 / 7, 2))
     time = F.timestamp_seconds(F.lit(1_700_000_000) + F.col("id") * 611 + F.col("id") % 3 * 200)
     return spark.range(0, _SALES, 1, 3).select(
@@ -37,7 +37,7 @@ def _sales(spark: SparkSession) -> DataFrame:
 
 
 def _rates(spark: SparkSession) -> DataFrame:
-    """An exchange rate for each shop, now and then."""
+    """Return occasional exchange rates of each shop."""
     time = F.timestamp_seconds(F.lit(1_699_999_000) + F.col("id") * 9_001)
     shop = F.concat(F.lit("shop-"), F.col("id") % 5)
     return spark.range(0, 60, 1, 2).select(
@@ -46,7 +46,7 @@ def _rates(spark: SparkSession) -> DataFrame:
 
 
 def revenue_with_tax(spark: SparkSession) -> DataFrame:
-    """pandas_udf: two columns and a named argument."""
+    """Call a pandas_udf with two columns and a named argument."""
 
     @F.pandas_udf("double")
     def taxed(price: pd.Series, amount: pd.Series, rate: pd.Series) -> pd.Series:
@@ -56,7 +56,7 @@ def revenue_with_tax(spark: SparkSession) -> DataFrame:
 
 
 def cleaned_names(spark: SparkSession) -> DataFrame:
-    """Plain udf in a filter, a case-when and a sort."""
+    """Use a plain udf in a filter, a case-when and a sort."""
 
     @F.udf("string", useArrow=False)
     def clean(text: str) -> str:
@@ -68,7 +68,7 @@ def cleaned_names(spark: SparkSession) -> DataFrame:
 
 
 def parsed_shops(spark: SparkSession) -> DataFrame:
-    """pandas_udf that takes and gives a struct."""
+    """Call a pandas_udf that takes and returns a struct."""
 
     @F.pandas_udf("number int, label string")
     def parsed(sale: pd.DataFrame) -> pd.DataFrame:
@@ -79,7 +79,7 @@ def parsed_shops(spark: SparkSession) -> DataFrame:
 
 
 def scores_of_a_model(spark: SparkSession) -> DataFrame:
-    """pandas_udf over iterators: what is dear to make is made once."""
+    """Call a pandas_udf over iterators, which makes an expensive object once."""
 
     @F.pandas_udf("double")
     def score(batches: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.Series]:
@@ -91,7 +91,7 @@ def scores_of_a_model(spark: SparkSession) -> DataFrame:
 
 
 def quantiles_of_batches(spark: SparkSession) -> DataFrame:
-    """arrow_udf with a function of Arrow's own."""
+    """Call an arrow_udf that uses a compute function of Arrow."""
 
     @F.arrow_udf("string")
     def initials(shops: pa.Array) -> pa.Array:
@@ -101,7 +101,7 @@ def quantiles_of_batches(spark: SparkSession) -> DataFrame:
 
 
 def dear_sales_only(spark: SparkSession) -> DataFrame:
-    """mapInPandas that filters and adds a column."""
+    """Filter and add a column with mapInPandas."""
 
     def dear(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for frame in frames:
@@ -112,7 +112,7 @@ def dear_sales_only(spark: SparkSession) -> DataFrame:
 
 
 def sums_of_partitions(spark: SparkSession) -> DataFrame:
-    """mapInArrow that reads everything before it yields."""
+    """Read everything before the first yield, with mapInArrow."""
 
     def summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         amounts = [pc.sum(batch.column("amount")).as_py() for batch in batches]
@@ -122,7 +122,7 @@ def sums_of_partitions(spark: SparkSession) -> DataFrame:
 
 
 def centred_prices(spark: SparkSession) -> DataFrame:
-    """applyInPandas: what each price is above its shop's mean."""
+    """Subtract the mean of each shop from its prices, with applyInPandas."""
 
     def centred(sales: pd.DataFrame) -> pd.DataFrame:
         return sales.assign(price=sales["price"] - sales["price"].mean())[["id", "shop", "price"]]
@@ -131,7 +131,7 @@ def centred_prices(spark: SparkSession) -> DataFrame:
 
 
 def lines_of_shops(spark: SparkSession) -> DataFrame:
-    """applyInPandas with the key: a least-squares line for each shop and amount."""
+    """Fit a least-squares line for each shop and amount, with applyInPandas and the key."""
 
     def fitted(key: tuple[Any, ...], sales: pd.DataFrame) -> pd.DataFrame:
         known = sales.dropna().sort_values("id")
@@ -143,7 +143,7 @@ def lines_of_shops(spark: SparkSession) -> DataFrame:
 
 
 def best_sales(spark: SparkSession) -> DataFrame:
-    """applyInArrow: the three dearest of each shop."""
+    """Find the three most expensive sales of each shop, with applyInArrow."""
 
     def best(sales: pa.Table) -> pa.Table:
         return sales.sort_by([("price", "descending"), ("id", "ascending")]).slice(0, 3).select(["shop", "id", "price"])
@@ -152,7 +152,7 @@ def best_sales(spark: SparkSession) -> DataFrame:
 
 
 def converted_prices(spark: SparkSession) -> DataFrame:
-    """Cogrouped applyInPandas: each sale with the last rate before it."""
+    """Join each sale with the last rate before it, with cogrouped applyInPandas."""
 
     def converted(sales: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
         sales, rates = sales.sort_values("time"), rates.sort_values("time")
@@ -164,7 +164,7 @@ def converted_prices(spark: SparkSession) -> DataFrame:
 
 
 def shops_without_rates(spark: SparkSession) -> DataFrame:
-    """Cogrouped applyInArrow, where a side may be empty."""
+    """Use cogrouped applyInArrow with a side that may be empty."""
 
     def counted(key: tuple[pa.Scalar, ...], sales: pa.Table, rates: pa.Table) -> pa.Table:
         return pa.table({"shop": [key[0].as_py()], "sales": [sales.num_rows], "rates": [rates.num_rows]})
@@ -175,7 +175,7 @@ def shops_without_rates(spark: SparkSession) -> DataFrame:
 
 
 def weighted_means(spark: SparkSession) -> DataFrame:
-    """pandas_udf that aggregates two columns, beside another aggregate and under a having."""
+    """Aggregate two columns with a pandas_udf, next to another aggregate and under a having."""
 
     @F.pandas_udf("double")
     def weighted(price: pd.Series, amount: pd.Series) -> float:
@@ -192,7 +192,7 @@ def weighted_means(spark: SparkSession) -> DataFrame:
 
 
 def distinct_prices(spark: SparkSession) -> DataFrame:
-    """arrow_udf that aggregates all of a table."""
+    """Aggregate a whole table with an arrow_udf."""
 
     @F.arrow_udf("long")
     def distinct(values: pa.Array) -> int:
@@ -202,7 +202,7 @@ def distinct_prices(spark: SparkSession) -> DataFrame:
 
 
 def standardised_prices(spark: SparkSession) -> DataFrame:
-    """pandas_udf over a window: whole groups, and the last five rows."""
+    """Use a pandas_udf over a window: whole groups, and the last five rows."""
 
     @F.pandas_udf("double")
     def mean(values: pd.Series) -> float:
@@ -219,7 +219,7 @@ def standardised_prices(spark: SparkSession) -> DataFrame:
 
 
 def ranges_of_time(spark: SparkSession) -> DataFrame:
-    """arrow_udf over a window that is bounded by values."""
+    """Use an arrow_udf over a window that is bounded by values."""
 
     @F.arrow_udf("double")
     def highest(values: pa.Array) -> float:
@@ -231,7 +231,7 @@ def ranges_of_time(spark: SparkSession) -> DataFrame:
 
 
 def words(spark: SparkSession) -> DataFrame:
-    """udtf in a lateral join: a row for each word, registered for SQL."""
+    """Call a udtf, registered for SQL, in a lateral join: a row for each word."""
     needs_spark((4, 0), "named arguments of table functions")
 
     @F.udtf(returnType="position int, word string")
@@ -245,7 +245,7 @@ def words(spark: SparkSession) -> DataFrame:
 
 
 def visits(spark: SparkSession) -> DataFrame:
-    """udtf over a table, partitioned and in order: sales that are close together are one visit."""
+    """Call a udtf over a partitioned, ordered table: sales that are close together are one visit."""
 
     class Visits:
         def __init__(self) -> None:
@@ -267,7 +267,7 @@ def visits(spark: SparkSession) -> DataFrame:
 
 
 def tables_of_arrow(spark: SparkSession) -> DataFrame:
-    """arrow_udtf over a table: two rows for each."""
+    """Call an arrow_udtf over a table: two rows for each."""
 
     class Long:
         def eval(self, sales: pa.RecordBatch) -> Iterator[pa.Table]:
@@ -280,7 +280,7 @@ def tables_of_arrow(spark: SparkSession) -> DataFrame:
 
 
 def sql_of_functions(spark: SparkSession) -> DataFrame:
-    """Registered functions in where, group by, having, a join and a case."""
+    """Use registered functions in where, group by, having, a join and a case."""
     spark.udf.register("net", F.pandas_udf(lambda price: (price / 1.19).round(2), "double", F.PandasUDFType.SCALAR))
     spark.udf.register("tag", F.udf(lambda shop: shop[-1], "string", useArrow=False))
     _sales(spark).createOrReplaceTempView("sales")
@@ -293,7 +293,7 @@ def sql_of_functions(spark: SparkSession) -> DataFrame:
     )
 
 
-# By the family of functions.
+# Jobs by family of functions.
 JOBS = {
     "scalar": [
         revenue_with_tax,

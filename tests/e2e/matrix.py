@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix of the differential suite as a table: how many tests each kind of function has of each group of cases.
+"""Matrix of the differential suite as a table: the number of tests of each kind of function in each group of cases.
 
 A test belongs to the matrix by `@pytest.mark.matrix("group")` and a parameter `kind`; `conftest.py` prints the table.
 """
@@ -17,7 +17,7 @@ from tests.e2e.kinds.kind import Kind
 
 
 def counts(items: Iterable[pytest.Item]) -> Counter[tuple[str, str]]:
-    """Tests by kind and group."""
+    """Count tests by kind and group."""
     found: Counter[tuple[str, str]] = Counter()
     for item in items:
         marker = item.get_closest_marker("matrix")
@@ -28,7 +28,7 @@ def counts(items: Iterable[pytest.Item]) -> Counter[tuple[str, str]]:
 
 
 def table(found: Counter[tuple[str, str]]) -> list[str]:
-    """A line for each kind, a column for each group, and the sums."""
+    """Return a line for each kind, a column for each group, and the sums."""
     groups = list(dict.fromkeys(group for _, group in found))
     rows = [(kind.name, [found[kind.name, group] for group in groups]) for kind in KINDS]
     rows.append(("all", [sum(column) for column in zip(*(row for _, row in rows), strict=True)]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool with functions of its own, and a session that finds them by name."""
+"""Pool with functions of its own, and a session that finds them by name."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ CATALOG = "spark.sql.catalog.updraft"
 
 @contextmanager
 def deployed_pool() -> Iterator[LocalPool]:
-    """With the functions of the guide, and those of `applications/deployed_functions.py`."""
+    """Start a pool with the functions of the guide and those of `applications/deployed_functions.py`."""
     pool = LocalPool(arguments=("--functions", f"shop,{deployed_functions.__name__}"))
     with mock.patch.dict(os.environ, PYTHONPATH=f"{REPOSITORY}:{EXAMPLES}:{weights_of(pool).parent}"), pool:
         yield pool
 
 
 def weights_of(pool: LocalPool) -> Path:
-    """The file without which some functions of `deployed_pool` cannot be loaded; it is not there yet."""
+    """Return the path of a file, initially missing, that some functions of `deployed_pool` need to load."""
     return pool.directory / deployed_functions.WEIGHTS
 
 
 @contextmanager
 def naming_session(spark: SparkSession, pool: LocalPool) -> Iterator[SparkSession]:
-    """A session that knows the pool's functions by name, and the pool by two names."""
+    """Return a session that knows the pool's functions by name, and the pool by two names."""
     with another_session(spark) as session:
         session.conf.set(ENDPOINT, pool.tcp_endpoint)
         session.conf.set(CATALOG, "io.updraft.spark.FunctionCatalog")
@@ -45,7 +45,7 @@ def naming_session(spark: SparkSession, pool: LocalPool) -> Iterator[SparkSessio
 
 @contextmanager
 def before_tables(session: Any, pool: str = "default") -> Iterator[str]:
-    """What stands before names of table functions: Spark before 4.2 parses no catalog there."""
+    """Yield the prefix for names of table functions; Spark before 4.2 cannot parse a catalog there."""
     if SPARK_VERSION >= (4, 2):
         yield f"updraft.{pool}."
         return
@@ -57,5 +57,5 @@ def before_tables(session: Any, pool: str = "default") -> Iterator[str]:
 
 
 def values(session: SparkSession, query: str) -> list[Any]:
-    """The rows of a query: tuples, or plain values where it has one column."""
+    """Return the rows of a query: tuples, or plain values if there is one column."""
     return [tuple(row) if len(row) > 1 else row[0] for row in session.sql(query).collect()]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two sides of the differential suite, and what a query did on one of them.
+"""Two sides of the differential suite, and the outcome of a query on one of them.
 
 A query is a function from a session to a DataFrame, because a DataFrame keeps the plan that it was first given. Both
-sides share one JVM: Updraft is switched by runtime confs, so that the suite pays for one start-up.
+sides share one JVM: runtime confs switch Updraft, so that the suite pays for one start-up.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tests.support.spark import (
 
 Query = Callable[[SparkSession], DataFrame]
 
-# Py4J names the number of the object that was called.
+# Py4J includes the number of the called object.
 _CALL_FAILED = "An error occurred while calling "
 _DAEMON_MODULE = "spark.python.daemon.module"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Rows and plan of a query that ran, or the error of one that did not."""
+    """Rows and plan of a query that ran, or the error of a failed one."""
 
     columns: Sequence[str] = ()
     rows: Sequence[tuple[Any, ...]] = ()
@@ -46,7 +46,7 @@ class Answer:
     error: Exception | None = field(default=None, compare=False)
 
     def column(self, name: str) -> list[str]:
-        """The values of a column in a form that tells NaN, -0.0 and types apart."""
+        """Return the values of a column in a form that distinguishes NaN, -0.0 and types."""
         index = list(self.columns).index(name)
         return [canonical(row[index]) for row in self.rows]
 
@@ -58,7 +58,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Sides:
-    """One session that runs a query on stock PySpark or on a pool."""
+    """Session that runs a query on stock PySpark or on a pool."""
 
     spark: SparkSession
     endpoints: Mapping[str, str]
@@ -76,7 +76,7 @@ class Sides:
         return self._run(query, {ENABLED: "true", ENDPOINT: self.endpoints[transport], **(confs or {})})
 
     def assert_same(self, query: Query, transport: str = "tcp", confs: Mapping[str, str] | None = None) -> Answer:
-        """Both sides give the same rows in the same order, and the pool really ran the functions."""
+        """Check that both sides give the same rows in the same order, and that the pool really ran the functions."""
         stock, ours = self.stock(query, confs), self.updraft(query, transport, confs)
         if stock.error or ours.error:
             raise AssertionError("the query failed") from (stock.error or ours.error)
@@ -86,14 +86,14 @@ class Sides:
         return ours
 
     def assert_refused_alike(self, query: Query, confs: Mapping[str, str] | None = None) -> None:
-        """Both sides raise the same error with the same words, but for the numbers of columns and variables."""
+        """Check that both sides raise the same error with the same words, except numbers of columns and variables."""
         stock, ours = self.stock(query, confs), self.updraft(query, confs=confs)
         assert stock.error is not None
         assert type(ours.error) is type(stock.error), ours.error
         assert _reason(ours.error) == _reason(stock.error)
 
     def assert_ran_on_the_pool(self, answer: Answer) -> None:
-        """The plan has the connector's operators and none of Spark's; a silent fallback fails here."""
+        """Check that the plan has the connector's operators and none of Spark's; a silent fallback fails here."""
         assert self.compares_stock_with_itself or answer.ran_on_the_pool, answer.plan
 
     def _confs_of_stock(self) -> dict[str, str]:
@@ -125,7 +125,7 @@ def _warm_workers(spark: SparkSession) -> Iterator[None]:
 
 
 def _plan_of_failure(frame: DataFrame | None) -> str:
-    """The plan of a query that failed; empty where that was before it had one."""
+    """Return the plan of a failed query, or nothing if it failed before it had one."""
     try:
         return executed_plan(frame) if frame is not None else ""
     except (PySparkException, Py4JJavaError):
@@ -133,14 +133,14 @@ def _plan_of_failure(frame: DataFrame | None) -> str:
 
 
 def _reason(error: Exception | None) -> str:
-    """The JVM's innermost cause where there is one, else the first line that says anything."""
+    """Return the JVM's innermost cause, or the first meaningful line if there is none."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(("\tat ", _CALL_FAILED))]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     return re.sub(r"(#|\bx_)\d+", r"\1", (causes or lines or [""])[-1 if causes else 0])
 
 
 def canonical(value: Any) -> str:
-    """A text that is equal for equal values and tells apart what `==` does not: NaN, -0.0, 1 and 1.0 and True."""
+    """Return a text that is equal for equal values but distinguishes, unlike `==`, NaN, -0.0, 1 and 1.0 and True."""
     if isinstance(value, float):
         return "nan" if value != value else struct.pack(">d", value).hex()
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python aggregates in the queries that people write: keys, sizes of groups, sessions, other functions around them.
+"""Python aggregates in realistic queries: keys, sizes of groups, sessions, nested functions.
 
-Types, errors and batches are the matrix's (`tests/e2e/kinds/folds.py`).
+The matrix covers types, errors and batches (`tests/e2e/kinds/folds.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.spark import SPARK_VERSION, flight_operators
 
 _ROWS = 3_000
 
-# Not by its name, which only a running session could read.
+# An object, because only a running session could parse the name of a type.
 _DOUBLE, _TEXT = T.DoubleType(), T.StringType()
 
 Function = Callable[..., Column]
@@ -59,7 +59,7 @@ def _sizes(batches: Iterator[Any]) -> str:
 
 
 def sums() -> dict[str, Function]:
-    """The sum of a column, in each kind that this Spark has."""
+    """Return functions that sum a column, in each kind that this Spark has."""
     found = {"pandas": _pandas(lambda values: values.sum())}
     if SPARK_VERSION >= (4, 1):
         found["arrow"] = _arrow(pc.sum)
@@ -139,7 +139,7 @@ def _registered_for_sql(spark: SparkSession, total: Function) -> DataFrame:
     return spark.sql("SELECT k, total_in_sql(v) AS x FROM numbers_to_fold GROUP BY k HAVING total_in_sql(v) > 10")
 
 
-# A query, and how many rows it gives.
+# Queries, and how many rows each gives.
 QUERIES: dict[str, tuple[Callable[[SparkSession, Function], DataFrame], range]] = {
     "few_large_groups": (_groups_of(3), range(3, 4)),
     "groups": (_groups_of(500), range(500, 501)),
@@ -159,7 +159,7 @@ QUERIES: dict[str, tuple[Callable[[SparkSession, Function], DataFrame], range]] 
 
 
 def _pairs() -> Iterator[tuple[str, str]]:
-    """Each query with one kind, each kind in its turn, and each kind with each number of groups."""
+    """Yield each query with one kind, in rotation, and each kind with each number of groups."""
     kinds = itertools.cycle(SUMS)
     for query in QUERIES:
         yield from ((kind, query) for kind in (SUMS if "groups" in query else [next(kinds)]))

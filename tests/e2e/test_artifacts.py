@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What travels with a function, in an application with files, variables and settings of its own."""
+"""Artifacts of functions, in an application with its own files, variables and settings."""
 
 from __future__ import annotations
 

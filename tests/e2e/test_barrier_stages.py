@@ -25,7 +25,7 @@ from tests.support.spark import ENABLED, ENDPOINT, flight_operators, runtime_con
 
 _SLOTS = 2
 _UNSUPPORTED = "spark.updraft.udf.unsupported"
-# One or two for each operator of the connector.
+# One or two kinds for each operator of the connector.
 _NAMES = {
     "udf_pickled",
     "pandas_udf_iterator",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many rows a function sees at once is what Spark's own confs say, whatever travels in one message."""
+"""Spark's own confs decide how many rows a function sees at once, whatever fits in one message."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.e2e.kinds.kind import Kind
 from tests.e2e.sides import Query, Sides
 
 _MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-# A batch is full, and some rows are left over.
+# One full batch, and some remaining rows.
 _ROWS = {1: 20, 7: 100, 10_000: 10_001}
 
 
 def _sizes(values: Any) -> Any:
-    """In place of each value, how many were seen with it."""
+    """Return for each value the number of values in its batch."""
     if isinstance(values, pd.Series):
         return pd.Series([len(values)] * len(values))
     if isinstance(values, pa.Array):
@@ -59,7 +59,7 @@ def test_a_columnar_child_keeps_batches_within_the_conf(sides: Sides, spark: Spa
     assert ours.error is None
     sides.assert_ran_on_the_pool(ours)
     if not sides.compares_stock_with_itself:
-        # Stock ignores the conf over a columnar child; the pool keeps it.
+        # Stock ignores the conf over a columnar child; the pool respects it.
         assert max(row[1] for row in ours.rows) <= 1000
     assert [row[0] for row in ours.rows] == list(range(10_001))
 

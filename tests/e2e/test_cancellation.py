@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever stops needing an answer gives the worker back at once."""
+"""A query that no longer needs an answer releases its worker at once."""
 
 from __future__ import annotations
 

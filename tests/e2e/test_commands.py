@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of Spark's own catalogs and sources with a Python function inside do what they do on stock.
+"""Commands of Spark's own catalogs and sources with a Python function inside work as on stock.
 
-`tests/tables` has those of Delta, Iceberg and Hive.
+`tests/tables` covers those of Delta, Iceberg and Hive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TABLE = (f"CREATE TABLE {{t}} USING parquet AS {_NUMBERS}",)
 _PARTITIONED = (f"CREATE TABLE {{t}} USING parquet PARTITIONED BY (k) AS {_NUMBERS}",)
 _NONE = "SELECT 1"
 _DERBY = "jdbc:derby:memory:commands;create=true"
-# Spark 3.5 brings Derby 10.14, which has its driver in another package.
+# Spark 3.5 brings Derby 10.14, whose driver is in another package.
 _DERBY_DRIVER = f"org.apache.derby{'.iapi' if SPARK_VERSION >= (4, 0) else ''}.jdbc.AutoloadedDriver"
 
 
@@ -86,7 +86,7 @@ def _cached_table(kind: str) -> Callable[[SparkSession, Place], object]:
     def cache(spark: SparkSession, place: Place) -> object:
         spark.sql(f"CACHE {kind} {place.table} AS {_RESULTS}")
         rows = sorted(map(tuple, spark.table(place.table).collect()))
-        # The other side's query would read what is cached of this one.
+        # Otherwise the other side's query would read this cache.
         spark.sql(f"UNCACHE TABLE {place.table}")
         return rows
 
@@ -219,7 +219,7 @@ def test_explain_shows_where_a_commands_functions_run(sides: Sides, spark: Spark
     if sides.compares_stock_with_itself:
         pytest.skip("these tests are about Updraft alone")
     spark.sql("CREATE TABLE command_explained (id BIGINT, x BIGINT, k BIGINT) USING parquet")
-    # CODEGEN shows generated code alone, and a command has none.
+    # CODEGEN shows only generated code, which a command does not have.
     shown = {mode: mode != "CODEGEN" for mode in ("", "EXTENDED", "CODEGEN", "COST", "FORMATTED")}
     confs = {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"]}
     with runtime_confs(spark, confs):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of Spark Connect sessions: artifacts are those of their session, on the pool as on stock."""
+"""Functions of Spark Connect sessions: artifacts belong to their session, on the pool as on stock."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a query may call a function: filters, joins, grouping, having, sorting, conditions, subqueries, streams.
+"""Places where a query may call a function: filters, joins, grouping, having, sorting, conditions, subqueries, streams.
 
-`test_plans.py` has what is about the operators themselves; aggregates, windows, groups and table functions meet other
-functions in files of their own.
+`test_plans.py` covers the operators themselves; aggregates, windows, groups and table functions are combined with other
+functions in their own files.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _over_batches(function: Callable[[Any], Any]) -> Any:
     return over_batches
 
 
-# A function of one value, in each kind.
+# Makers of a function of one value, in each kind.
 MAKERS: dict[str, Callable[[Callable[[Any], Any], T.DataType], Function]] = {
     "udf_pickled": lambda function, result: F.udf(function, result, useArrow=False),
     "udf_arrow": lambda function, result: F.udf(function, result, useArrow=True),
@@ -65,7 +65,7 @@ if SPARK_VERSION >= (4, 1):
 
 
 class Functions:
-    """The functions of a kind that the contexts call."""
+    """Functions of a kind that the contexts call."""
 
     def __init__(self, kind: str):
         self.kind = kind
@@ -202,9 +202,9 @@ CONTEXTS: dict[str, Callable[[SparkSession, Functions], DataFrame]] = {
 
 
 def _pairs() -> Iterator[tuple[str, str]]:
-    """Each context with both of Spark's nodes, BatchEvalPython and ArrowEvalPython; the kinds of the latter in turn.
+    """Yield each context with BatchEvalPython and ArrowEvalPython, rotating the kinds of the latter.
 
-    Spark takes functions out of a context before it looks at more of their kind.
+    Spark takes functions out of a context before it looks further at their kind.
     """
     arrow_kinds = itertools.cycle(kind for kind in MAKERS if kind != "udf_pickled")
     for context in CONTEXTS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A function that fails says on a pool what it says on stock PySpark, and the next query runs."""
+"""A failing function gives the same error on a pool as on stock PySpark, and the next query runs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.e2e.kinds.seen import same
 from tests.e2e.sides import Query, Sides
 from tests.support.kinds_of_spark import needs_spark
 
-# Few enough rows for a second call after the first batches, in one task: each failure costs stock its workers.
+# Small batches, so that a few rows in one task cause a second call; each failure costs stock its workers.
 _CONFS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "2"}
-# One for each way in which PySpark's worker runs functions.
+# One kind for each way in which PySpark's worker runs functions.
 _WAYS = (
     "udf_pickled",
     "arrow_udf",
@@ -56,7 +56,7 @@ def _each(kinds: list[Kind], errors: list[ErrorCase]) -> list[Any]:
 
 
 def _in_turn(kinds: list[Kind], errors: list[ErrorCase]) -> list[Any]:
-    """Each kind with every third error, each error with every third kind: one handler of PySpark's worker tells all."""
+    """Return each kind with every third error, and vice versa, because one handler of PySpark's worker reports all."""
     return [_pair(kind, error) for i, kind in enumerate(kinds) for error in errors[i % _STEP :: _STEP]]
 
 
@@ -66,7 +66,7 @@ def _pair(kind: Kind, error: ErrorCase) -> Any:
 
 @pytest.fixture(autouse=True, scope="module")
 def the_pool_lives_on(sides: Sides) -> Iterator[None]:
-    """Each test asks the pool that the one before it failed on; nothing asks it after the last but this."""
+    """Check the pool after the last test; every other test uses the pool on which the previous one failed."""
     yield
     answer = sides.updraft(_query(_CHANGED, same))
     assert answer.error is None
@@ -95,7 +95,7 @@ def test_a_result_that_does_not_fit_means_what_it_means_on_stock(sides: Sides, k
     stock, ours = sides.stock(query, _CONFS), sides.updraft(query, confs=_CONFS)
     assert type(ours.error) is type(stock.error), ours.error
     sides.assert_ran_on_the_pool(ours)
-    # Stock takes some of them.
+    # Stock accepts some of them.
     assert ours.rows == stock.rows
     if isinstance(stock.error, PythonException):
         assert told(ours.error) == told(stock.error)

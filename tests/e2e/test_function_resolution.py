@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which function a name means: after USE, on Spark's path, in views, and beside temporary functions."""
+"""Resolution of a function's name: after USE, on Spark's path, in views, and next to temporary functions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def called(session: SparkSession) -> list[object]:
 
 
 def is_described(session: SparkSession) -> bool:
-    """Whether DESCRIBE FUNCTION shows the pool's functions."""
+    """Return whether DESCRIBE FUNCTION shows the pool's functions."""
     first = [values(session, f"DESCRIBE FUNCTION {name}")[0] for name in ("rebate", "words")]
     (shown,) = {line.startswith(("rebate(price DOUBLE", "words(text STRING")) for line in first}
     return bool(shown)

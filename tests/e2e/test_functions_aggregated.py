@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registered aggregates in SQL: the answers of Spark's own, over the same groups."""
+"""Registered aggregates in SQL give the same answers as Spark's own over the same groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from updraft.spark import functions as U
 
 @pytest.fixture(scope="module")
 def measured(named: SparkSession) -> SparkSession:
-    """With a view of values in groups, one of them of nulls alone, over several partitions."""
+    """Return a session with a view of values in groups, including a null key, over several partitions."""
     frame = named.range(0, 1000, 1, 4).selectExpr(
         "CASE WHEN id % 10 = 0 THEN NULL ELSE id % 3 END AS k", "CAST(id AS DOUBLE) AS v", "id", "id % 7 AS d"
     )
@@ -27,7 +27,7 @@ def measured(named: SparkSession) -> SparkSession:
 
 
 def assert_equals_stock(session: SparkSession, query: str) -> None:
-    """`{mean}` and `{entries}` stand for registered aggregates, and for Spark's own."""
+    """Compare a query with `{mean}` and `{entries}` as registered aggregates and as Spark's own."""
     ours = session.sql(query.format(mean="updraft.default.mean", entries="updraft.default.entries")).toPandas()
     stock = session.sql(query.format(mean="avg", entries="count")).toPandas()
     assert_frame_equal(ours.set_axis(stock.columns, axis=1), stock)
@@ -106,7 +106,7 @@ def test_an_aggregate_is_made_where_the_rows_are_and_merged_behind_the_shuffle(m
 def test_states_and_not_rows_are_shuffled(measured: SparkSession) -> None:
     frame = measured.sql("SELECT k, updraft.default.mean(v) FROM measured GROUP BY k")
     frame.collect()
-    # One of each of four groups, nulls among them, from each of four tasks.
+    # One row of each of four groups, including the null key, from each of four tasks.
     assert metrics_of(frame, "Exchange")["shuffleRecordsWritten"] == 4 * 4
     assert metrics_of(frame, "FlightAccumulate")["pythonNumRowsReceived"] == 4 * 4
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark casts arguments of a registered function only where no value becomes another one, in ANSI mode and without."""
+"""Spark casts arguments of a registered function only if no value changes, in ANSI mode and without."""
 
 from __future__ import annotations
 

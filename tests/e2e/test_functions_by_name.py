@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registered functions found from SQL and the DataFrame API: one function gives one answer however it is called."""
+"""Registered functions called from SQL and the DataFrame API: one function gives one answer however it is called."""
 
 from __future__ import annotations
 
@@ -144,9 +144,9 @@ def test_names_with_dots_are_namespaces(named: SparkSession) -> None:
     assert values(named, "SELECT updraft.default.text.upper('abc')") == ["ABC"]
     named.sql("USE updraft.default.text")
     try:
-        # Of a name that Spark's own functions do not have.
+        # A name that Spark's own functions do not have.
         assert values(named, "SELECT slug('A b'), updraft.default.text.upper(null)") == [("a-b", None)]
-        # What is described is what a call would get.
+        # DESCRIBE shows the function that a call would use.
         assert "Function: upper" in values(named, "DESCRIBE FUNCTION upper")
     finally:
         named.sql("USE spark_catalog.default")
@@ -168,7 +168,7 @@ def test_a_function_that_could_not_be_loaded_is_called_again_and_works_when_it_c
 ) -> None:
 
     def are_at_fault(at_fault: bool) -> bool:
-        # A pool is asked anew every two seconds.
+        # The session asks a pool again every two seconds.
         described = (values(named, f"DESCRIBE FUNCTION updraft.default.{name}") for name in calls)
         return all(any(line.startswith("unhealthy: ") for line in lines) is at_fault for lines in described)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/guides/registered-functions.md, as it is written: its code, its queries and what they print."""
+"""Guide docs/guides/registered-functions.md, as written: its code, its queries and their output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CODE = re.findall(r"```python\n(.*?)```", _PAGE, re.DOTALL)
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession, stock_only: bool) -> Iterator[SparkSession]:
-    """Of a user who has followed the page so far."""
+    """Return the session of a user who has followed the page so far."""
     if stock_only:
         pytest.skip("these tests are about Updraft alone")
     with (

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A registered function whose arguments are the same in all rows is called once for a query.
+"""A registered function whose arguments are the same in all rows is called once per query.
 
-`stamp` gives another value for each row of each call: rows with one value share one call.
+`stamp` returns another value for each row of each call, so rows with one value share one call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from updraft.spark import functions as U
 
 
 def _rows_of(pool: LocalPool, function: str) -> int:
-    """Rows with which a function has been called so far."""
+    """Return the number of rows with which a function has been called so far."""
     found = re.search(rf'^updraft_rows_total\{{function="{function}"\}} (\S+)$', pool.page("/metrics")[0], re.MULTILINE)
     return int(float(found[1])) if found else 0
 
@@ -64,7 +64,7 @@ def test_explain_calls_nothing(named: SparkSession, deployed: LocalPool) -> None
     assert "FlightConstant" in values(named, "EXPLAIN SELECT id, updraft.default.rebate(100, 20) FROM range(10)")[0]
     assert _rows_of(deployed, "rebate") == before
     assert {row.less for row in frame.collect()} == {80.0}
-    # Counted in the order in which exchanges end: none was on its way before.
+    # The pool counts in the order in which exchanges end, and no other was running before.
     until("the pool has counted the call", lambda: _rows_of(deployed, "rebate") > before)
     assert _rows_of(deployed, "rebate") == before + 1
 

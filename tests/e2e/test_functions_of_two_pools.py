@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two pools with other functions, each a namespace of the catalog, from SQL, the DataFrame API and Spark Connect."""
+"""Two pools with different functions, each a catalog namespace, from SQL, the DataFrame API and Spark Connect."""
 
 from __future__ import annotations
 

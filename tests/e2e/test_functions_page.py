@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/functions.md, followed in an empty directory from its first command to its wheel: all prints what it shows.
+"""Page docs/functions.md, followed in an empty directory from its first command to its wheel: every output matches.
 
-Its image is in tests/images/test_functions.py, its cluster in tests/kube/test_functions.py.
+tests/images/test_functions.py tests its image, tests/kube/test_functions.py its cluster.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.waiting import HANG_SECONDS, until
 
 _HOME, _ADDRESS = "/home/ada", "127.0.0.1:8815"
 _SERVED = "press Ctrl-C to stop.\n"
-# A machine that is busy starts a pool or a JVM slowly.
+# A busy machine starts a pool or a JVM slowly.
 _SECONDS = 2 * HANG_SECONDS
 _ELSEWHERE = ("pip install --quiet dist", "buildah ", "helm ", "updraft functions --namespace")
 _CELLS = """
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 class Reader:
-    """Somebody who does what the page says, in order, each step once."""
+    """Reader who follows the page in order, each step once."""
 
     def __init__(self, home: Path, variables: dict[str, str]) -> None:
         self._home = self._directory = home
@@ -62,7 +62,7 @@ class Reader:
         self._session: subprocess.Popen[str] | None = None
 
     def printed(self, number: int) -> str:
-        """What a step prints, with the page's names for what differs; does those before it first."""
+        """Return the output of a step, with the page's names for what differs; run earlier steps first."""
         while len(self._printed) <= number:
             step = STEPS[len(self._printed)]
             text = self._do(step).replace(self._address, _ADDRESS).replace(str(self._home), _HOME)
@@ -71,7 +71,7 @@ class Reader:
 
     @property
     def directory(self) -> Path:
-        """Where the page has led."""
+        """Directory that the page has led to."""
         return self._directory
 
     def stop(self) -> None:
@@ -135,7 +135,7 @@ class Reader:
         return printed
 
     def _served(self, *, times: int) -> str:
-        """What `updraft serve` has printed the last time that it served."""
+        """Wait until `updraft serve` has begun to serve this many times, and return its output since the last time."""
 
         def served() -> bool:
             assert self._serving is not None
@@ -173,7 +173,7 @@ class Reader:
 
 
 def _free_port() -> int:
-    """Of four digits: it is as wide as the page's."""
+    """Return a free port of four digits, as wide as the page's."""
     for port in range(8816, 10_000):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
@@ -216,7 +216,7 @@ def test_a_step_prints_what_the_page_shows(reader: Reader, number: int) -> None:
 
 
 def test_the_directory_of_the_wheel_is_all_that_a_pool_needs(reader: Reader) -> None:
-    """As the chart gives it to workers: on PYTHONPATH, with the module's name."""
+    """The chart passes the directory to workers on PYTHONPATH, with the module's name."""
     reader.printed(len(STEPS) - 1)
     place = reader.directory / "functions" / VERSION_OF_THE_WHEEL
     assert f"/opt/functions/{VERSION_OF_THE_WHEEL}}}" in PAGE.read_text()

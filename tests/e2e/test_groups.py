@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions over groups: what each signature gets, keys that are hard to tell apart, groups from one row to a million.
+"""Functions over groups: arguments of each signature, keys that are easily confused, groups from one row to a million.
 
-Types, errors and batches are the matrix's (`tests/e2e/kinds/groups.py`).
+The matrix covers types, errors and batches (`tests/e2e/kinds/groups.py`).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ Rows = Callable[[SparkSession], DataFrame]
 
 
 def rows_of(*columns: str, ids: range, where: str = "true") -> Rows:
-    """Two partitions of `id` and what is computed of it."""
+    """Return two partitions of `id` and expressions of it."""
     return lambda spark: spark.range(ids.start, ids.stop, ids.step, 2).selectExpr(*columns).where(where)
 
 
 def numbers(count: int = _ROWS, where: str = "true") -> Rows:
-    """Keys 0 to 5 and null; groups of about 700 rows."""
+    """Return keys 0 to 5 and null, in groups of about 700 rows."""
     return rows_of("nullif(id % 7, 6) as key", "id", "concat('row ', id) as text", ids=range(count), where=where)
 
 
-# What each function gives: a row for each slice that it saw, with the key, the slice's rows and a sum over it.
+# Results of each function: a row for each slice that it saw, with the key, the slice's rows and a sum over it.
 SEEN = "key string, rows bigint, ids bigint, types string"
 
 
@@ -112,7 +112,7 @@ def maps_in_pandas(group: pa.Table) -> pa.Table:
 
 
 def applied(groups: Any, function: Any, schema: str) -> DataFrame:
-    """applyInPandas or applyInArrow, as the function's name says."""
+    """Apply a function with applyInPandas or applyInArrow, as its name says."""
     apply = groups.applyInPandas if function.__name__.startswith("pandas") else groups.applyInArrow
     return apply(function, schema)
 
@@ -129,7 +129,7 @@ COGROUPED = [pandas_of_cogroup, pandas_of_key_and_cogroup, arrow_of_cogroup, arr
 
 
 def grouped(rows: Rows, function: Any, *keys: str, schema: str = SEEN) -> Query:
-    """The groups of expressions."""
+    """Return a query over groups of expressions."""
     return lambda spark: applied(rows(spark).groupBy(*map(F.expr, keys)), function, schema)
 
 
@@ -175,7 +175,7 @@ def _all_queries() -> Iterator[tuple[str, Query]]:
         yield f"cogroups-{f.__name__}", _cogroups(f)
         yield f"cogroups_of_hard_keys-{f.__name__}", _cogroups_of_hard_keys(f)
     yield "cogroups_without_keys", cogrouped(numbers(), numbers(), pandas_of_cogroup)
-    # Which rows are a group is found before the function is looked at: each key with one of them.
+    # Spark finds the rows of a group before it looks at the function, so each key is tested with one function.
     in_turn = itertools.cycle([pandas_of_key_and_group, arrow_of_key_and_group])
     for (name, keys), f in zip(KEYS.items(), in_turn, strict=False):
         yield f"by_{name}-{f.__name__}", grouped(numbers(300), f, *keys)
@@ -284,7 +284,7 @@ def test_a_failure_after_the_first_slice_is_what_stock_says_it_is(sides: Sides) 
 )
 @pytest.mark.parametrize("function", [pandas_of_group, arrow_of_cogroup])
 def test_spark_sorts_only_what_cannot_be_gathered(sides: Sides, function: Any, key: str, sorts: bool) -> None:
-    """Keys of one form lie together without a sort, in the order that a sort would give them."""
+    """Keys of one form are gathered without a sort, in the order that a sort would give."""
 
     def rows(spark: SparkSession) -> DataFrame:
         return numbers()(spark).selectExpr(f"{key} as key", "id")
@@ -331,7 +331,7 @@ def test_twenty_thousand_groups(sides: Sides) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_group_of_a_million_rows_streams(sides: Sides) -> None:
-    """A row of 100 bytes: 100 MB pass a worker that holds a few slices of them."""
+    """A row has 100 bytes: 100 MB pass through a worker that holds only a few slices."""
     needs_spark((4, 1), "iterators over groups")
 
     def arrow_peak(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,7 @@ _TOKEN_FILE = "spark.updraft.udf.tokenFile"
 
 
 class Issuer:
-    """What the issuer has published, and the session's token."""
+    """Published keys of the issuer, and the session's token."""
 
     def __init__(self, directory: Path) -> None:
         self.keys = directory / "keys.json"
@@ -30,7 +30,7 @@ class Issuer:
         self.identities.write_text(entry(f'keys_file = "{self.keys}"'))
 
     def publish(self, key: Key) -> None:
-        """Rotates the key, and gives the session a token that is signed with it."""
+        """Rotate the key, and give the session a token signed with it."""
         self.keys.write_bytes(key_set(key))
         self.key = key
         self.grant(scope="session")

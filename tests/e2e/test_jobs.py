@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole jobs, as people write them, give on a pool what they give on stock PySpark."""
+"""Whole jobs, as users write them, give the same results on a pool as on stock PySpark."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A row that is larger than a message reaches a function or a file, and so does its answer, as on stock."""
+"""A row larger than a message reaches a function or a file, and so does its result, as on stock."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.support.spark import ENABLED, ENDPOINT, runtime_confs
 from tests.support.writer import LocalWriter
 
 _MIB = 1 << 20
-# Beyond the 64 MiB of a message.
+# Larger than the 64 MiB of a message.
 _BYTES = 70 * _MIB
-# `make test-large-rows` tries every case with rows as large as are promised; each takes minutes.
+# `make test-large-rows` tries every case with the largest promised rows; each takes minutes.
 _PROMISED_BYTES = int(os.environ.get("UPDRAFT_LARGE_ROW_MIB", "0")) * _MIB
 _CASES = [*KINDS, WRITE] if _PROMISED_BYTES else ["arrow-optimized", WRITE]
 _SECONDS = 3600 if _PROMISED_BYTES else 600
-# What the guides say that workers need.
+# Memory that the guides recommend for workers.
 _WORKER_BYTES = 4 << 30
 
 

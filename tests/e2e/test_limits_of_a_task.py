@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a task waits for a pool, and what its error says when it waits no longer: the setting that decides."""
+"""Time that a task waits for a pool, and its error afterwards, which names the deciding setting."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _error(spark: SparkSession, pool: LocalPool, function: Callable[[int], int],
 
 @contextmanager
 def _busy(pool: LocalPool) -> Iterator[Callable[[], None]]:
-    """Another client has the pool's only worker until the block ends, or what it is given is called."""
+    """Hold the pool's only worker by another client until the block ends or the yielded function is called."""
     with flight.connect(pool.tcp_endpoint) as client:
         writer, _ = client.do_exchange(flight.FlightDescriptor.for_path("echo"))
         writer.begin(pa.schema([("x", pa.int64())]))
@@ -76,7 +76,7 @@ def _busy(pool: LocalPool) -> Iterator[Callable[[], None]]:
     [
         ({"replyTimeout": "500ms"}, f"showed no progress for 0.5 s ({_PREFIX}.replyTimeout)"),
         ({"deadline": "500ms"}, f"took longer than 0.5 s ({_PREFIX}.deadline)"),
-        # Over before the call begins.
+        # The deadline passes before the call begins.
         ({"deadline": "1ms"}, f"took longer than 0.001 s ({_PREFIX}.deadline)"),
     ],
     ids=["reply", "deadline", "deadline-at-once"],
@@ -95,7 +95,7 @@ def test_a_task_that_is_turned_away_by_a_full_queue_names_the_setting(spark: Spa
 
 
 def test_a_task_that_is_turned_away_for_another_reason_is_not_told_of_a_small_pool(spark: SparkSession) -> None:
-    # Where each write fails, as on a full disk.
+    # Every write to this device fails as on a full disk.
     with _pool("--audit-file", "/dev/full") as pool:
         error = _error(spark, pool, lambda x: x, acquireTimeout="1s")
     assert f"gave no worker within 1.0 s ({_PREFIX}.acquireTimeout); it took no work in that time" in error

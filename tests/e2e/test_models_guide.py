@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/guides/models.md: its code is that of its examples, and a job that moves gets the answers that it had."""
+"""Guide docs/guides/models.md: its code is that of its examples, and a migrated job gets the same answers as before."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pool(stock_only: bool) -> Iterator[LocalPool]:
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession, pool: LocalPool) -> Iterator[SparkSession]:
-    """Of a user who has followed the page so far."""
+    """Return the session of a user who has followed the page so far."""
     with another_session(spark) as session:
         session.conf.set(ENDPOINT, pool.tcp_endpoint)
         session.conf.set("spark.sql.catalog.updraft", "io.updraft.spark.FunctionCatalog")
@@ -46,7 +46,7 @@ def session(spark: SparkSession, pool: LocalPool) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def pictures(session: SparkSession) -> DataFrame:
-    """Those of scikit-learn, in eight partitions."""
+    """Return scikit-learn's pictures in eight partitions."""
     from sklearn.datasets import load_digits
 
     pixels, _ = load_digits(return_X_y=True)

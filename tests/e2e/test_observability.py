@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user can see: the plan, the reasons of a fallback, metrics by stock's names, accumulators, prints."""
+"""Everything a user can see: the plan, fallback reasons, metrics by stock's names, accumulators, prints."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ _WHY_IT_RAN_THERE = (
 def test_a_fallback_to_an_executor_without_pyarrow_says_why_it_ran_there(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # An environment without packages: Spark brings pyspark itself.
+    # An environment without packages, because Spark brings pyspark itself.
     venv.create(tmp_path / "python", symlinks=True)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "python" / "bin" / "python"))
     with runtime_confs(spark, _fallen_back()), pytest.raises(PythonException, match=_WHY_IT_RAN_THERE) as caught:
@@ -272,7 +272,7 @@ def test_a_wrong_token_is_refused_in_words(spark: SparkSession, tmp_path: Path) 
             with pytest.raises(Exception, match=r"(?i)unauthenticated|token") as caught:
                 _plus_one(spark).collect()
             assert "a-wrong-one" not in str(caught.value)
-            # The driver's own error, instead of one for each task.
+            # One error of the driver instead of one per task.
             assert "Correct spark.updraft.udf.tokenFile" in str(caught.value)
             with runtime_confs(spark, {"spark.updraft.udf.fallback": "local"}):
                 frame = _plus_one(spark)
@@ -302,7 +302,7 @@ def test_what_a_query_that_needs_the_pool_has_learned_is_not_enough_for_one_that
 ) -> None:
     with runtime_confs(spark, {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"]}):
         _plus_one(spark).collect()
-        # As long as answers are kept: the next query asks whether the pool is there, and not again what it is.
+        # By now the driver's answer has expired: the next query checks only that the pool is reachable.
         time.sleep(6)
         _plus_one(spark).collect()
         monkeypatch.setattr(spark.sparkContext, "pythonVer", "2.7")

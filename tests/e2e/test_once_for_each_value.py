@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`spark.updraft.udf.callOncePerValue`: the rows of stock PySpark, with one call for each value of a task."""
+"""Option `spark.updraft.udf.callOncePerValue`: the same rows as stock PySpark, with one call per value in a task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.spark import ENABLED, ENDPOINT, SPARK_VERSION, executed_plan,
 _SETTING = "spark.updraft.udf.callOncePerValue"
 _ON, _AUTO = {_SETTING: "on"}, {_SETTING: "auto"}
 _EITHER = pytest.mark.parametrize("arrow", [True, False], ids=["arrow", "pickled"])
-# Before 4.1, a null turns the integers of a batch into floats: an argument depends on the other rows.
+# Before 4.1, a null turns the integers of a batch into floats, so an argument depends on the other rows.
 _ONCE_WITH_ARROW = SPARK_VERSION >= (4, 1)
 _ONCE = pytest.mark.parametrize(
     "arrow",
@@ -163,7 +163,7 @@ def test_a_task_that_remembers_too_many_values_begins_anew(spark: SparkSession, 
 def test_auto_stops_where_values_do_not_repeat(
     spark: SparkSession, on_the_pool: Any, arrow: bool, confs: dict[str, str]
 ) -> None:
-    """The first rows are all different, the others the same: auto has stopped before it sees them."""
+    """The first rows are all different, the others equal: auto stops before it sees those."""
     rows = 200_000
     function = F.udf(lambda x: x + 1, "bigint", useArrow=arrow)
     key = F.when(F.col("id") < 20_000, F.col("id")).otherwise(F.lit(-1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One function, one answer: Spark gives what tests/contract/test_one_answer.py finds with every other caller."""
+"""One function, one answer: Spark gives the same as the other callers in tests/contract/test_one_answer.py."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _FAILURES = {**FAILURES, **TABLE_FAILURES, **AGGREGATE_FAILURES}
 
 _PYTHON = "PythonException"
 _ANALYSIS = "AnalysisException"
-# Clients of Spark Connect 3.5 do not know the class of such an error.
+# Spark Connect clients 3.5 do not know the class of such an error.
 _TASK = ("Py4JJavaError", "SparkException", "SparkConnectGrpcException")
 
-# Before there are tasks Spark checks a call against the signature, in words of its own.
+# Spark checks a call against the signature before there are tasks, with its own messages.
 _CLASSES = {
     "the function raises": _PYTHON,
     "the model raises": _PYTHON,

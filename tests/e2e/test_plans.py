@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shapes of plans: several functions, chains, arguments, several operators in one stage, fallbacks.
 
-`test_contexts.py` has the places of a query that may call a function.
+`test_contexts.py` covers the places of a query that may call a function.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 
 from tests.e2e.sides import Sides
 
-# More rows in each partition than a batch of a scan and than a batch of a function may have.
+# Each partition has more rows than a scan's batch and than a function's batch.
 _ROWS = 4_000
 _CONFS = {
     "spark.sql.parquet.columnarReaderBatchSize": "300",
@@ -69,13 +69,13 @@ ONE_ARGUMENT = {
 }
 
 
-# What is sent is the same Arrow whichever child it was made of: a transport for each is enough.
+# Either child produces the same Arrow data, so one transport for each is enough.
 _SOURCES = {"columnar": "unix", "range": "tcp"}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def sources(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Views of id, a null in every seventh, text, and a column nobody asks for: as a columnar and as a row child."""
+    """Create views of id, a null in every seventh row, text, and an unused column: as a columnar and as a row child."""
     path = tmp_path_factory.mktemp("numbers") / "numbers"
     frame = spark.range(0, _ROWS, 1, 3).select(
         "id",
@@ -169,7 +169,7 @@ def _a_map_that_stops_early(rows: DataFrame) -> DataFrame:
 
 
 def _maps_of_empty_partitions(rows: DataFrame) -> DataFrame:
-    """A map is called where there are no rows, and may give some."""
+    """Call a map without rows, which may still return some."""
 
     def one_more(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]})
@@ -188,7 +188,7 @@ def _limit(rows: DataFrame) -> DataFrame:
     return rows.select(plus_one("id")).limit(17)
 
 
-# A shape, and how many rows it gives.
+# Shapes, and how many rows each gives.
 SHAPES: dict[str, tuple[Shape, int]] = {
     **{f"next_{name}": (_next_of_all(function), _ROWS) for name, function in ONE_ARGUMENT.items()},
     "chain": (_chain, _ROWS),
@@ -268,7 +268,7 @@ def test_rows_from_no_file_have_no_input_file_after_rows_of_one(
 def test_each_row_knows_its_input_file_beside_a_function(
     sides: Sides, spark: SparkSession, tmp_path: Path, kind: str, rows: str
 ) -> None:
-    """A task reads several files. Stock PySpark, which reads ahead too, gives some rows the name of another file."""
+    """A task reads several files. Stock PySpark, which also reads ahead, gives some rows the wrong file name."""
     directory = tmp_path / "files"
     columns = "id", "nullif(id % 7, 0) gaps", "concat('text ', id) text", "array(id, null) list", "id % 3 = 0 flag"
     spark.range(0, 450, 1, 3).selectExpr(*columns).write.parquet(str(directory))

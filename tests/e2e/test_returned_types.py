@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions may return columns of any Arrow type: Spark reads or refuses each as it does on stock.
+"""Functions may return columns of any Arrow type: Spark accepts or refuses each as it does on stock.
 
 PySpark's worker casts the results of `arrow_udf` and checks the types of `applyInArrow`. It does neither for
 `mapInArrow`, so Spark's JVM decides.
@@ -35,7 +35,7 @@ _TIMES = (datetime.time(1, 2, 3), None, datetime.time(0))
 
 
 class _Label(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
-    """An extension type that only the function's side knows."""
+    """Extension type that only the function's side knows."""
 
     def __init__(self, storage: pa.DataType) -> None:
         super().__init__(storage, "test.label")
@@ -119,7 +119,7 @@ _READ: Mapping[str, _Column] = {
     **({"time64[ns]": _of(_TIMES, pa.time64("ns"), "time")} if SPARK_VERSION >= (4, 1) else {}),
     **(_VIEWS if SPARK_VERSION >= (4, 3) else {}),
 }
-# Spark 4.0 compares no types, and reads these.
+# Spark 4.0 does not compare types, and reads these.
 _MISMATCHES: Mapping[str, _Column] = {
     "decimal of another scale": _of(_DECIMALS, pa.decimal128(5, 2), "decimal(5, 3)"),
     "timestamp[us] as timestamp": _of(_INSTANTS, pa.timestamp("us"), "timestamp"),
@@ -176,7 +176,7 @@ def _returning(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def returning(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            # Two batches: the second is compared with the first.
+            # Two batches, because the second is compared with the first.
             for _ in range(2):
                 yield pa.RecordBatch.from_arrays([make() for make in columns.values()], list(columns))
 

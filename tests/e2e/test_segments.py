@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches through shared memory: same answers as through the socket and on stock, whatever becomes of the worker."""
+"""Batches through shared memory give the same answers as through the socket and on stock, even if the worker dies."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool or a writer that cannot be reached: the error says what was seen, and names the settings that decide."""
+"""Unreachable pool or writer: the error says what was observed, and names the settings that decide."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def with_updraft(stock_only: bool) -> None:
 
 
 Away = Callable[[], AbstractContextManager[tuple[str, str]]]
-"""An endpoint that cannot be reached, and what is seen of it."""
+"""Endpoint that cannot be reached, and what is observed there."""
 
 
 @contextmanager
 def _refusing() -> Iterator[tuple[str, str]]:
-    # Bound, so that nobody else gets the port.
+    # Bound, so that no other process gets the port.
     with socket.socket() as unserved:
         unserved.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unserved.getsockname()[1]}"
@@ -40,7 +40,7 @@ def _refusing() -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _dropping() -> Iterator[tuple[str, str]]:
-    """A port whose queue of connections is full: the kernel drops the next, as a firewall does."""
+    """Open a port whose queue of connections is full: the kernel drops the next one, as a firewall does."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         port = full.getsockname()[1]
         waiting: list[socket.socket] = []
@@ -61,7 +61,7 @@ def _dropping() -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _unrouted() -> Iterator[tuple[str, str]]:
-    # TCP has no route to a group of hosts.
+    # TCP has no route to a multicast address.
     yield "grpc://224.0.0.1:8815", "no route to 224.0.0.1:8815"
 
 
@@ -126,7 +126,7 @@ def test_a_writer_that_is_away_fails_an_overwrite_with_what_was_seen(
     with place() as (endpoint, seen), runtime_confs(spark, _confs(_WRITE, endpoint)):
         with pytest.raises(FAILURES) as caught:
             spark.range(1).write.format("updraft-parquet").mode("overwrite").save(str(tmp_path / "data"))
-        # A connection that nobody answers may be our own deadline.
+        # Instead of the connection error, our own deadline may pass.
         words = {seen, f"the writer at {endpoint} did not answer within 1.0 s"}
         assert any(told in str(caught.value) for told in words), caught.value
         assert f"correct {_WRITE}.endpoint; the driver retries for 1.0 s ({_WRITE}.connectTimeout)" in str(caught.value)

@@ -25,7 +25,7 @@ def pools(stock_only: bool) -> Iterator[tuple[LocalPool, LocalPool]]:
 
 
 def _asking(spark: SparkSession) -> DataFrame:
-    """A query whose function returns the process that has forked its worker."""
+    """Return a query whose function returns the process that forked its worker."""
     return spark.range(0, _ROWS, 1, 2).select(_forked_by("id").alias("zygote"))
 
 
@@ -57,7 +57,7 @@ def test_the_setting_counts_when_a_query_is_planned(spark: SparkSession, pools: 
     with runtime_confs(spark, {ENDPOINT: first.tcp_endpoint}):
         assert _zygotes(frame) == _of(first)
     with runtime_confs(spark, {ENDPOINT: second.tcp_endpoint}):
-        # What it was planned for stays; a query made of it is planned anew.
+        # A planned query keeps its pool; a query derived from it is planned anew.
         assert _zygotes(frame) == _of(first)
         assert _zygotes(frame.where("zygote > 0")) == _of(second)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that a driver has signed, on a pool that runs no others: each kind, with what it needs, and replayed."""
+"""Functions that a driver has signed, on a pool that runs no others: each kind, with its artifacts, and replayed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def signing_pool(signer: Signing) -> Iterator[LocalPool]:
 
 @pytest.fixture
 def signed(spark: SparkSession, signing_pool: LocalPool, signer: Signing) -> Sides:
-    """Both sides, ours on the pool that asks for signatures."""
+    """Return both sides, ours on the pool that requires signatures."""
     return Sides(spark, {"tcp": signing_pool.tcp_endpoint, "unix": signing_pool.unix_endpoint}, False)
 
 
@@ -120,7 +120,7 @@ def test_a_signed_function_of_each_kind_gives_what_it_gives_on_stock(signed: Sid
 def test_rows_of_every_kind_of_value_are_read(signed: Sides, signer: Signing, table: Path) -> None:
     def described(spark: SparkSession) -> DataFrame:
         frame = spark.read.parquet(str(table))
-        # The class of a type of somebody's own is not signed with the rows.
+        # The class of a user-defined type is not signed with the rows.
         names = [field.name for field in frame.schema if "udt" not in field.name]
         tell = F.udf(lambda *values: repr(values), "string", useArrow=False)
         return frame.select(tell(*(F.col(name) for name in names)).alias("told"))
@@ -131,12 +131,12 @@ def test_rows_of_every_kind_of_value_are_read(signed: Sides, signer: Signing, ta
 @pytest.mark.timeout(300)
 def test_a_signed_function_finds_its_artifacts_wherever_it_runs(signing_pool: LocalPool, signer: Signing) -> None:
     cluster = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"}
-    # Executors of Spark 3.5 start the driver's daemon for stock workers, which is one of the tests.
+    # Executors of Spark 3.5 start the driver's daemon for stock workers, and that daemon is part of the tests.
     cluster["spark.executorEnv.PYTHONPATH"] = str(REPOSITORY)
     confs = {**signer.confs, **cluster, "spark.executor.extraJavaOptions": SHORT_LIVED_JVM}
     found = differences("artifacts", signing_pool.tcp_endpoint, *(f"{key}={value}" for key, value in confs.items()))
     assert "addArchive, udf" in found
-    # An executor of a cluster keeps other things in that directory.
+    # An executor of a cluster keeps other files in that directory.
     assert not {case: text for case, text in found.items() if text and not case.startswith("directory of files")}
 
 
@@ -148,7 +148,7 @@ def test_a_connect_server_signs_for_each_of_its_sessions(signing_pool: LocalPool
 
 
 def test_a_session_without_a_key_is_told_what_to_set(signed: Sides) -> None:
-    # Nothing has been asked there yet, so the driver asks what the pool is.
+    # This session has not used that endpoint, so the driver asks for the pool's capabilities.
     answer = signed.updraft(_KINDS["pandas_udf"], transport="unix")
     told = "the pool runs only functions that their driver has signed. Set spark.updraft.udf.signingKeyFile"
     assert told in str(answer.error)
@@ -195,7 +195,7 @@ def test_a_plan_that_runs_again_is_signed_by_the_key_that_is_there_then(
         try:
             signer.sign_as(new)
             signer.trust(new)
-            # The pool looks at its file every second; until then it knows the first key alone.
+            # The pool checks its file every second; until then it knows only the first key.
             assert until("the pool knows the new key", lambda: _collected(frame)) == first
         finally:
             signer.sign_as(old)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark's own settings for Python: docs/reference/spark-confs.md has them all, and what can be seen of them holds."""
+"""Spark's own settings for Python: docs/reference/spark-confs.md lists all of them, and their visible effects hold."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _ABOUT_PYTHON = re.compile(
 
 
 def _documented() -> set[str]:
-    """The settings that the page has for this Spark."""
+    """Return the settings that the page lists for this Spark."""
     own = "{}.{}".format(*SPARK_VERSION)
     return {key for key, since, until, _ in _ROW.findall(_PAGE.read_text()) if since <= own <= (until or own)}
 
 
 def _registered(spark: SparkSession) -> set[str]:
     entries = spark._jvm.org.apache.spark.internal.config
-    # Scala's object registers its settings when it is first touched.
+    # Scala's object registers its settings when it is first accessed.
     entries.Python.PYTHON_WORKER_REUSE()
     registry: Any = getattr(getattr(entries, "ConfigEntry$"), "MODULE$")
     return {key for key in registry.knownConfigs().keySet() if _ABOUT_PYTHON.match(key)}
@@ -129,7 +129,7 @@ def _failure(spark: SparkSession) -> DataFrame:
 
 
 _SQL = "spark.sql.execution."
-# A setting, values that differ from its default, and a query whose answer or error shows it.
+# Settings, values that differ from the default, and queries whose answer or error shows them.
 SHOWN: list[tuple[str, tuple[str, ...], Callable[[SparkSession], DataFrame]]] = [
     (f"{_SQL}arrow.useLargeVarTypes", ("true",), _large_var_types),
     (f"{_SQL}arrow.maxRecordsPerBatch", ("9", "0"), _sizes_of_batches),
@@ -150,7 +150,7 @@ SHOWN: list[tuple[str, tuple[str, ...], Callable[[SparkSession], DataFrame]]] = 
     ("spark.sql.session.timeZone", ("Asia/Tokyo",), _local_time),
     ("spark.sql.ansi.enabled", ("false", "true"), _overflow),
 ]
-# What this Spark tells its workers of: 4.0 keeps the rows of a pickled batch to itself.
+# Settings that this Spark passes to its workers: 4.0 does not pass the rows of a pickled batch.
 _TOLD = _documented() - ({f"{_SQL}python.udf.maxRecordsPerBatch"} if SPARK_VERSION < (4, 1) else set())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in Spark's own log, as a user's job writes it with Spark's own defaults."""
+"""Contents of Spark's own log, as a user's job writes it with Spark's defaults."""
 
 from __future__ import annotations
 

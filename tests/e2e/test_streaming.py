@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams: what has no state runs on the pool, what has stays with Spark and says why."""
+"""Streams: stateless operators run on the pool, stateful ones stay with Spark and say why."""
 
 from __future__ import annotations
 

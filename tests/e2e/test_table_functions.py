@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table functions in every call that SQL and DataFrames have give on a pool what they give on stock PySpark.
+"""Table functions in every call that SQL and DataFrames allow give the same on a pool as on stock PySpark.
 
-Types, batches, and errors of `eval` are the matrix's (`tests/e2e/kinds/table_functions.py`).
+The matrix covers types, batches, and errors of `eval` (`tests/e2e/kinds/table_functions.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEGACY = {"spark.sql.legacy.execution.pythonUDTF.pandas.conversion.enabled": "t
 
 @dataclass(frozen=True)
 class Kind:
-    """How a class becomes a table function."""
+    """Way in which a class becomes a table function."""
 
     name: str
     arrow: bool
@@ -91,7 +91,7 @@ def _native(handler: type, statement: str) -> Query:
 
 
 def _calls() -> Iterator[Any]:
-    """The legacy way of Arrow differs in how rows are made, not in how functions are called: a few calls show it."""
+    """Yield all calls, but only a few of Arrow's legacy way, which makes rows differently but calls functions alike."""
     few = ("lateral_with_other_columns", "lateral_terminate", "nulls", "table_partitioned", "many_rows_of_each")
     for kind in (*_BY_DEFAULT, _BY_PANDAS):
         for call in few if kind is _BY_PANDAS else CALLS:
@@ -114,7 +114,7 @@ def test_batches_of_any_size_join_each_row_to_its_own_results(sides: Sides, kind
 
 @pytest.mark.parametrize("kind", _BY_DEFAULT, ids=lambda kind: kind.name)
 def test_terminate_answers_for_a_partition_without_rows_where_stock_fails(sides: Sides, kind: Kind) -> None:
-    # One of the table's two partitions has a row. Stock joins results to the last row of a partition, and looks for it.
+    # One of the table's two partitions has a row. Stock fails because it joins results to the last row of a partition.
     query = _registered(kind, handlers.Count, "SELECT * FROM f(TABLE(SELECT * FROM numbers WHERE id = 1))")
     stock, ours = sides.stock(query), sides.updraft(query)
     assert "NullPointerException" in str(stock.error)
@@ -124,7 +124,7 @@ def test_terminate_answers_for_a_partition_without_rows_where_stock_fails(sides:
 
 @pytest.mark.parametrize("kind", _BY_DEFAULT, ids=lambda kind: kind.name)
 def test_an_output_larger_than_a_message_arrives(sides: Sides, kind: Kind) -> None:
-    # Not asked of stock, for which as much is slow: what is right is known.
+    # Stock is too slow for this size, and the right answer is known.
     statement = "SELECT number, length(text), min(substr(text, 1, 1)) FROM f(1L) GROUP BY ALL ORDER BY 1"
     answer = sides.updraft(_registered(kind, handlers.Wide, statement))
     assert answer.error is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text that is not UTF-8 passes through functions as on stock, which fails where Python reads it as text."""
+"""Text that is not UTF-8 passes through functions as on stock, which fails if Python reads it as text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _texts(spark: SparkSession) -> DataFrame:
 
 
 def _shown(frame: DataFrame) -> DataFrame:
-    """In hexadecimal: Python could not read the rows themselves."""
+    """Return the rows in hexadecimal, because Python could not read the texts themselves."""
     return frame.select(F.hex("t"), F.transform("l", F.hex), F.hex(F.col("m")[1]))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The times that Spark shows of its Python workers are shown of a pool's, as the worker has measured them."""
+"""Times that Spark shows for its Python workers are also shown for a pool's, as the worker measured them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.spark import ENABLED, ENDPOINT, SPARK_VERSION, runtime_confs,
 from tests.support.waiting import until
 
 _UNPICKLING_SECONDS, _WORKING_SECONDS = 0.3, 0.2
-# Spark 4.1 has renamed both operators.
+# Spark 4.1 renamed both operators.
 _FOLDS = (
     ("ArrowAggregatePython", "ArrowWindowPython")
     if SPARK_VERSION >= (4, 1)
@@ -27,7 +27,7 @@ _TIMES = ("pythonInitTime", "pythonTotalTime", *(["pythonProcessingTime"] if SPA
 
 
 class _SlowToUnpickle:
-    """A function that takes its time where stock's worker counts it as initialization, and where it works."""
+    """Function that takes time when stock's worker counts it as initialization, and when it works."""
 
     def __setstate__(self, state: object) -> None:
         time.sleep(_UNPICKLING_SECONDS)
@@ -58,7 +58,7 @@ class _SlowToUnpickle:
 
 
 Kind = Callable[[DataFrame, _SlowToUnpickle], DataFrame]
-"""The rows with the function's results."""
+"""Query that returns the rows with the function's results."""
 
 
 def _times(spark: SparkSession, kind: Kind, operator: str) -> list[int]:

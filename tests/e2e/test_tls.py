@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session that reaches its pool over TLS with a token: the right answer, or an error that names the setting."""
+"""Session that reaches its pool over TLS with a token: the right answer, or an error that names the setting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CONNECT_TIMEOUT = {"spark.updraft.udf.connectTimeout": "2s"}
 
 
 class Files:
-    """What a test's pool and sessions read."""
+    """Files that a test's pool and sessions read."""
 
     def __init__(self, directory: Path) -> None:
         self.authority = Authority(directory / "ours")

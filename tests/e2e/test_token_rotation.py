@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens that are rotated while queries run: none fails."""
+"""Tokens that are rotated while queries run: no query fails."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def tokens(tmp_path: Path, stock_only: bool) -> TokenFiles:
 
 @pytest.fixture
 def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where functions may write: not beside the tokens."""
+    """Return a directory that functions may write to, apart from the tokens."""
     return tmp_path_factory.mktemp("notes")
 
 
 @pytest.fixture
 def guarded(spark: SparkSession, tokens: TokenFiles, notes: Path) -> Iterator[LocalPool]:
-    """A pool that takes the tokens of a file, and a session that reads its own from another one."""
+    """Start a pool that reads its tokens from a file, and make the session read its own from another one."""
     with LocalPool(workers=2, notes=notes, arguments=["--token-file", str(tokens.service)]) as pool:
         confs = {ENABLED: "true", ENDPOINT: pool.tcp_endpoint, _TOKEN_FILE: str(tokens.client)}
         with runtime_confs(spark, confs):
@@ -63,7 +63,7 @@ def test_no_query_fails_while_tokens_are_rotated(spark: SparkSession, tokens: To
         answered = executor.submit(query)
         try:
             for _ in range(_ROTATIONS):
-                # A token that was taken away is refused from then on, by whatever call comes next.
+                # Every later call with a revoked token is refused.
                 tokens.rotate()
                 _plus_one(spark)
         finally:

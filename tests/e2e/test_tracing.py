@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job's trace: one tree from its query on the driver to the workers and the writer's storage."""
+"""Trace of a job: one tree from its query on the driver to the workers and the writer's storage."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_collector_that_is_gone_fails_nothing(traced: SparkSession) -> None:
 
 
 def _is_a_tree(spans: Sequence[CollectedSpan]) -> bool:
-    """Of each kind there is a span, and none still waits for the one of which it is a part."""
+    """Return whether there is a span of each kind, and every parent has arrived."""
     parents, ids = {span.parent for span in spans} - {""}, {span.id for span in spans}
     return {span.name for span in spans} >= _PARENTS.keys() and parents <= ids
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every kind of function over every type, on columnar and row children, over both transports.
 
-Many types share one query; when such a query fails, each of its types is asked alone, so that one cannot hide another.
-Stock is asked once: what it gives depends on neither child nor transport. A child and a transport go together, because
-what is sent is the same Arrow whichever child it was made of.
+Many types share one query; if such a query fails, each of its types is queried alone, so that one failure cannot hide
+another. Stock is queried once, because its answer depends on neither child nor transport. A child and a transport go
+together, because either child produces the same Arrow data.
 """
 
 from __future__ import annotations
@@ -26,46 +26,46 @@ from tests.e2e.types import STORED, TYPE_CASES, TypeCase
 from tests.support.spark import SPARK_VERSION
 
 _VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
-# What feeds the function, and how the pool is reached; stock's own way is that of rows.
+# The function's child and the pool's transport; stock always uses rows.
 _ROWS, _COLUMNS = "row-tcp", "columnar-unix"
 _STOCK = "stock"
 _OVER_VECTORS = re.compile(r"Flight\w+ .*\n *\+- FileScan parquet ")
-# What a pool answers while an older stock fails in ways of its own: before which Spark, the kind, the type, and a kind
-# to which stock gives the same values.
+# Cases that a pool answers although an older stock fails: first Spark without the failure, kind, type, and a kind for
+# which stock gives the same values.
 _BEYOND_STOCK = [
-    # A list that has no rows comes without offsets, and pyarrow reads them: the worker dies.
+    # A list column without rows comes without offsets, which pyarrow reads, so the worker dies.
     ((4, 2), "cogroup_pandas", "array_array", "grouped_pandas"),
     ((4, 2), "cogroup_pandas_key", "array_array", "grouped_pandas"),
-    # The JVM has the result, and does not know its own type again.
+    # The JVM has the result, and does not recognize its own type.
     ((4, 1), "pandas_udf", "point_udt", "map_in_pandas"),
     ((4, 1), "pandas_udf_struct", "point_udt", "map_in_pandas"),
     ((4, 1), "pandas_udf_iterator", "point_udt", "map_in_pandas"),
     ((4, 1), "udtf_arrow_lateral", "point_udt", "udf_arrow"),
     ((4, 1), "udtf_arrow_table", "point_udt", "udf_arrow"),
 ]
-# Kinds to which the connector sends vectors as it does to pandas_udf, arrow_udf or map_in_arrow.
+# Kinds that get vectors from the connector in the same way as pandas_udf, arrow_udf or map_in_arrow.
 _SENT_LIKE_OTHERS = ("pandas_udf_struct", "pandas_udf_iterator", "arrow_udf_iterator", "map_in_pandas")
 _STOCK_FAILS = {(kind, case) for before, kind, case, _ in _BEYOND_STOCK if before > SPARK_VERSION}
 
 
 class Observations:
-    """Answers by kind, types and way, asked once each."""
+    """Answers by kind, types and way, queried once each."""
 
     def __init__(self, sides: Sides, table: Path, items: Iterable[pytest.Item]):
-        """`items` are the tests of this run: types that it leaves out share no query."""
+        """Take the tests of this run: types that it leaves out share no query."""
         self._sides = sides
         self._table = table
         self._tested = set(map(_kind_and_case, filter(_is_of_the_grid, items)))
         self._answer = functools.cache(self._ask)
 
     def of(self, kind: Kind, case: TypeCase, way: str) -> Answer:
-        """The answer that has this case's columns: shared with other cases where that worked."""
+        """Return the answer with this case's columns, shared with other cases if that worked."""
         shared = self._answer(kind, self._shared_with(kind, case, way), way)
         on_its_side = way == _STOCK or self._sides.compares_stock_with_itself or shared.ran_on_the_pool
         return shared if shared.error is None and on_its_side else self._answer(kind, (case,), way)
 
     def _shared_with(self, kind: Kind, case: TypeCase, way: str) -> Sequence[TypeCase]:
-        """Return the cases that are asked in the same query: those that neither side refuses."""
+        """Return the cases that share a query: those that neither side refuses."""
         if _is_asked_alone(kind, case):
             return (case,)
         return tuple(
@@ -78,7 +78,7 @@ class Observations:
 
     def _ask(self, kind: Kind, cases: Sequence[TypeCase], way: str) -> Answer:
         def query(spark: SparkSession) -> DataFrame:
-            # With the partition column, a projection between scan and function would make rows of vectors.
+            # With the partition column, a projection between scan and function would turn vectors into rows.
             table = spark.read.option("recursiveFileLookup", way == _COLUMNS).schema(STORED).parquet(str(self._table))
             return kind.query(_columns(table, cases), cases)
 
@@ -108,8 +108,8 @@ def _is_asked_alone(kind: Kind, case: TypeCase) -> bool:
 
 
 def _ways(kind: Kind, case: TypeCase) -> Sequence[str]:
-    # Spark puts a projection under derived columns, and a shuffle or a sort under groups: both make rows. What is
-    # refused is refused before any byte travels.
+    # Spark puts a projection under derived columns, and a shuffle or a sort under groups; both make rows. Refusals come
+    # before any data is sent.
     by_rows_alone = kind.over_groups or case.expression is not None or case.name in kind.refuses
     return (_STOCK, _ROWS) if by_rows_alone else (_STOCK, _ROWS, _COLUMNS)
 
@@ -123,7 +123,7 @@ def _grid() -> Iterator[Any]:
     for kind in KINDS:
         for case in TYPE_CASES:
             for way in _ways(kind, case)[1:] if (kind.name, case.name) not in _STOCK_FAILS else ():
-                # Spark 4.0 plans this one as another kind than the function says.
+                # Spark 4.0 plans this one as a different kind than the function says.
                 marks = [pytest.mark.one_of_each] if (kind.name, case.name) == ("udf_arrow", "point_udt") else []
                 if takes_the_way_of_another(kind) or (way == _COLUMNS and kind.name in _SENT_LIKE_OTHERS):
                     marks.append(pytest.mark.campaign)
@@ -148,7 +148,7 @@ def test_a_function_sees_and_returns_what_stock_does(
     sides.assert_ran_on_the_pool(ours)
     if way == _COLUMNS:
         assert "Batched: true" in ours.plan
-        # Spark makes the struct that this one takes, row by row.
+        # Spark builds this kind's struct row by row.
         assert kind.name == "arrow_udtf" or _OVER_VECTORS.search(ours.plan), ours.plan
 
 
@@ -164,7 +164,7 @@ def test_where_only_stock_fails_a_function_gives_what_others_do(
     kind, case = kinds[name], cases[type_name]
     assert isinstance(observations.of(kind, case, _STOCK).error, Py4JJavaError)
 
-    # Table functions see what no other kind does.
+    # The text that table functions see differs from that of all other kinds.
     shown = (identity_name(case), seen_name(case)) if "pandas" in name else (identity_name(case),)
     expected = _values(observations.of(kinds[alike], case, _STOCK), shown)
     for way in _ways(kind, case)[1:]:
@@ -174,7 +174,7 @@ def test_where_only_stock_fails_a_function_gives_what_others_do(
 
 
 def _values(answer: Answer, names: Sequence[str]) -> set[tuple[str, ...]]:
-    """What is in some columns of each `id`; a struct is what it was made around."""
+    """Return the values of some columns for each `id`; structs are unwrapped."""
     assert answer.error is None
     rows = (dict(zip(answer.columns, row, strict=True)) for row in answer.rows)
     return {(str(row["id"]), *(canonical(_in_struct(row[name])) for name in names)) for row in rows}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way in which a pool cannot be used: the driver finds it out before there is a task, and obeys `fallback`."""
+"""Every way in which a pool can be unusable: the driver finds out before there is a task, and obeys `fallback`."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _CA, _CERTIFICATE, _KEY = f"{_UDF}.tls.caFile", f"{_UDF}.tls.certificateFile", f
 _TOKEN_FILE, _TENANT = f"{_UDF}.tokenFile", f"{_UDF}.tenant"
 
 _PLANNED = "within 3.0 s"
-"""How errors show the time for which a driver looks for a pool at planning (PlanningMilliseconds)."""
+"""Time in errors for which a driver looks for a pool at planning (PlanningMilliseconds)."""
 
 _TOKENS = {"session": "may-ship", "call": "may-call"}
 _UNKNOWN_TOKEN = "a-wrong-one"
 
 
 class Places:
-    """Pools that a session may not use as it is, and what sessions and pools know each other by."""
+    """Pools that a session cannot use as they are, and the credentials of sessions and pools."""
 
     def __init__(self, directory: Path, signing: Signing, plain: LocalPool) -> None:
         self.plain = plain
@@ -68,7 +68,7 @@ class Places:
 
     @contextmanager
     def pools(self) -> Iterator[None]:
-        """One that wants a certificate, a token and a signature, and one that runs registered functions alone."""
+        """Start a pool that requires a certificate, a token and a signature, and one with only registered functions."""
         arguments = [
             *("--tls-certificate-file", str(self.server.certificate), "--tls-key-file", str(self.server.key)),
             *("--tls-client-ca-file", str(self.ours.certificate), "--identities-file", str(self.identities)),
@@ -81,7 +81,7 @@ class Places:
             yield
 
     def known(self, **changes: Path | str | None) -> dict[str, str]:
-        """Confs with which the guarded pool takes a session, but for those that are changed; None: not set."""
+        """Return confs with which the guarded pool accepts a session, with these changes; None leaves a conf unset."""
         confs: dict[str, Path | str | None] = {
             "endpoint": f"grpc+tls://{self.guarded.tcp_address}",
             "tls.caFile": self.ours.certificate,
@@ -104,7 +104,7 @@ def _of(identity: Identity) -> dict[str, Path | str | None]:
 
 
 class Case(NamedTuple):
-    """A defect, the reason of the fallback, and the words of the error."""
+    """Defect, fallback reason, and the words of the error."""
 
     confs: Callable[[Places], Mapping[str, str]]
     reason: str
@@ -208,7 +208,7 @@ def _answers(frame: DataFrame) -> list[int]:
 
 
 def _assert_runs_on_stock(spark: SparkSession, confs: Mapping[str, str], reason: str) -> str:
-    """The plan."""
+    """Check that a query runs on stock for this reason, and return the plan."""
     with runtime_confs(spark, {ENABLED: "true", **confs, _FALLBACK: "local"}):
         frame = _plus_one(spark)
         assert _answers(frame) == list(range(1, 11))
@@ -283,7 +283,7 @@ def test_a_place_where_nothing_listens_is_looked_for_no_longer_than_planning_may
         unserved.bind(("127.0.0.1", 0))
         confs = {ENDPOINT: f"grpc://127.0.0.1:{unserved.getsockname()[1]}"}
         assert _PLANNED in _assert_runs_on_stock(spark, confs, "unreachable")
-        # One that may still start is waited for where it is needed, as the setting says.
+        # A pool that may still start is awaited if it is needed, as the setting says.
         error = _error_before_a_task(spark, {**confs, f"{_UDF}.connectTimeout": "4s"})
         assert f"within 4.0 s ({_UDF}.connectTimeout): connection refused" in error
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connector works with pools of the release before and after, and a pool with such connectors."""
+"""A connector works with pools of the previous and the next release, and a pool with such connectors."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from updraft.v1.control_pb2 import PoolStatus
 from updraft.v1.exchange_pb2 import ArtifactsWanted, ExchangeCommand, ReplyMetadata, RequestMetadata
 
 _EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
-# What a client waits for before it sends on.
+# Events that a client waits for before it continues to send.
 _ASKS = ("admitted", "artifacts_wanted", "payload_wanted")
 _LATER_VALUE = 99
-"""No enum of this release has it."""
+"""Value that no enum of this release has."""
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +49,9 @@ def plain_plans(spark: SparkSession, stock_only: bool) -> Iterator[None]:
 
 
 def _as_the_next_release(method: str, sender: str, message: bytes) -> bytes:
-    """With a field more in each message of ours."""
+    """Return a message with an additional field in each of our messages."""
     if method != _EXCHANGE:
-        # The one of an action's result is its body.
+        # The additional field of an action's result is in its body.
         return message if sender == CLIENT else _with_body(message, partial(later, PoolStatus))
     data = FlightData.FromString(message)
     if data.flight_descriptor.cmd:
@@ -62,7 +62,7 @@ def _as_the_next_release(method: str, sender: str, message: bytes) -> bytes:
 
 
 def _with_later_values(method: str, sender: str, message: bytes) -> bytes:
-    """With values of enums that this release does not know."""
+    """Return a message with enum values that this release does not know."""
     if sender == CLIENT:
         return message
     if method != _EXCHANGE:
@@ -82,7 +82,7 @@ def _with_a_later_state(body: bytes) -> bytes:
 
 
 def _as_this_pyspark(method: str, sender: str, message: bytes) -> bytes:
-    """The record's pool, with the versions of these tests: which pyspark there was is not what is tried."""
+    """Return a message of the recorded pool with the versions of these tests, because its pyspark is not under test."""
     if method == _EXCHANGE or sender == CLIENT:
         return message
 
@@ -95,7 +95,7 @@ def _as_this_pyspark(method: str, sender: str, message: bytes) -> bytes:
 
 
 def _all_artifacts_are_there(first: bytes) -> list[bytes]:
-    """What a pool says that has the files of the session, to which tests before these have added some."""
+    """Return the reply of a pool that already has the session's files, some of which earlier tests added."""
     command = FlightData.FromString(first).flight_descriptor.cmd
     if not ExchangeCommand.FromString(command).session.artifacts:
         return []
@@ -106,7 +106,7 @@ def _all_artifacts_are_there(first: bytes) -> list[bytes]:
 def _with_body(result: bytes, change: Callable[[bytes], bytes]) -> bytes:
     parsed = Result.FromString(result)
     if not parsed.body.startswith(b"{"):
-        # Another action answers in JSON: who asks.
+        # Another action, which asks who the caller is, answers in JSON.
         parsed.body = change(parsed.body)
     return bytes(parsed.SerializeToString())
 
@@ -149,7 +149,7 @@ def test_an_error_of_a_kind_that_a_later_release_adds_is_told(sides: Sides, pool
 
 
 def _record_of(name: str) -> list[RecordedCall]:
-    """The calls of one query: its exchange, and every other kind of call of the record."""
+    """Return the calls of one query: its exchange, and every other kind of call of the record."""
     calls = load(RECORD)
     exchanges = [call for call in calls if call.method == _EXCHANGE]
     assert len(exchanges) == len(RECORDED)
@@ -178,7 +178,7 @@ def test_a_pool_answers_what_the_last_release_asked(pool: LocalPool, query: str)
 
 
 def _asked_again(address: str, recorded: RecordedCall) -> list[bytes]:
-    """The replies to the same requests, each sent when the pool has asked for as much as before."""
+    """Return the replies to the same requests, each sent when the pool has asked for as much as before."""
     asked, received = Condition(), list[bytes]()
 
     def wants() -> int:
@@ -208,7 +208,7 @@ def _asked_again(address: str, recorded: RecordedCall) -> list[bytes]:
 
 
 def _as_this_pysparks(message: bytes) -> bytes:
-    """A request of the record, pickled by the pyspark of these tests as far as the pool can tell."""
+    """Return a recorded request that the pool takes for one pickled by these tests' pyspark."""
     data = FlightData.FromString(message)
     if data.flight_descriptor.cmd:
         command = ExchangeCommand.FromString(data.flight_descriptor.cmd)
@@ -219,13 +219,13 @@ def _as_this_pysparks(message: bytes) -> bytes:
 
 
 def _told(messages: list[bytes]) -> list[tuple[str, int, bytes]]:
-    """What the replies say that depends on the requests alone: events, numbers, rows and data."""
+    """Return what depends only on the requests in these replies: events, numbers, rows and data."""
     told = []
     for message in messages:
         data = FlightData.FromString(message)
         metadata = ReplyMetadata.FromString(data.app_metadata)
         if not data.data_header and not metadata.WhichOneof("event"):
-            # It only frees slots in the window: the worker sends one when it has to wait for the next request.
+            # This reply only frees slots in the window; the worker sends it when it has to wait for the next request.
             continue
         event = metadata.WhichOneof("event") or "data"
         number = metadata.finish.rows if event == "finish" else metadata.sequence

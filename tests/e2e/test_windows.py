@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python aggregates over windows: frames of rows and of values, partitions of any size, other functions around them.
+"""Python aggregates over windows: frames of rows and of values, partitions of any size, nested functions.
 
-Types, errors and batches are the matrix's (`tests/e2e/kinds/folds.py`).
+The matrix covers types, errors and batches (`tests/e2e/kinds/folds.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.e2e.sides import Query, Sides
 from tests.support.kinds_of_spark import needs_spark
 from tests.support.spark import SPARK_VERSION
 
-# Not by its name, which only a running session could read.
+# An object, because only a running session could parse the name of a type.
 _DOUBLE = T.DoubleType()
 
 Function = Callable[..., Column]
@@ -61,7 +61,7 @@ SEEN = {
 
 
 def _operators(plan: str) -> int:
-    """Operators of the connector in the plan that ran, without the one that was planned first."""
+    """Return the number of the connector's operators in the final plan, without the initial one."""
     return plan.split("== Initial Plan ==")[0].count("FlightWindow")
 
 
@@ -160,7 +160,7 @@ def _limit(spark: SparkSession, kind: str) -> DataFrame:
     return _numbers(spark).select("id", SUMS[kind]("v").over(_around())).limit(17)
 
 
-# A query, and how many rows it gives.
+# Queries, and how many rows each gives.
 QUERIES: dict[str, tuple[Callable[..., DataFrame], int]] = {
     **{f"frames_of_{name}": (functools.partial(_frames, frames=name), _ROWS) for name in FRAMES},
     "frames_of_intervals": (_frames_of_intervals, _ROWS),
@@ -177,7 +177,7 @@ QUERIES: dict[str, tuple[Callable[..., DataFrame], int]] = {
 
 
 def _pairs() -> Iterator[tuple[str, str]]:
-    """Each query with one kind, the kinds in turn: what is in a frame is found before a kind is asked."""
+    """Yield each query with one kind in rotation: Spark determines a frame's rows before the kind matters."""
     return zip(itertools.cycle(_KINDS), QUERIES, strict=False)
 
 

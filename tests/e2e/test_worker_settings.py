@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Spark's settings say about Python workers means the same on a pool: task, memory, logs, profiles, timeouts."""
+"""Spark's settings for Python workers have the same effect on a pool: task, memory, logs, profiles, timeouts."""
 
 from __future__ import annotations
 
@@ -188,14 +188,14 @@ def test_worker_logs_are_collected_for_the_session(
     sides.assert_same(kind(logs), confs={_LOGGING: "true"})
     warning = ("WARNING", "of.the.function", f"a warning about 3 in {kind.__name__}")
     printed = ("INFO", "stdout", f"printed in {kind.__name__}")
-    # Once by stock and once by the pool.
+    # One line from stock and one from the pool.
     expected = [printed, printed, warning, warning]
 
     def logged() -> list[tuple[str, ...]]:
         found = sorted(entry for entry in _worker_logs(spark) if kind.__name__ in entry[2])
         return found if len(found) >= len(expected) else []
 
-    # Spark may read what a worker has logged after it has read the rows.
+    # Spark may read what a worker logged after it has read the rows.
     assert until("all is logged", logged) == expected
 
 
@@ -206,7 +206,7 @@ def _logged_contexts(spark: SparkSession, message: str) -> list[str]:
 
 
 class OfAClass:
-    """A function that is an object, and one that is a method."""
+    """Function that is an object, and one that is a method."""
 
     def __call__(self, x: int) -> str:
         logging.getLogger("of.the.class").warning("called of OfAClass")
@@ -266,7 +266,7 @@ def test_worker_logs_name_the_function_that_logged_as_stock_does(
 @pytest.mark.parametrize("conf", ["maxRecordsPerOutputBatch", "maxBytesPerOutputBatch"])
 @every_kind
 def test_limits_of_output_batches_change_no_result(sides: Sides, conf: str, kind: Callable[..., Query]) -> None:
-    # Stock 4.2 itself fails with maxRecordsPerOutputBatch: the oracle is stock without the setting.
+    # Stock 4.2 itself fails with maxRecordsPerOutputBatch, so the oracle is stock without the setting.
     stock, ours = sides.stock(kind(str)), sides.updraft(kind(str), confs={f"spark.sql.execution.arrow.{conf}": "7"})
     sides.assert_ran_on_the_pool(ours)
     assert ours.rows == stock.rows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An endpoint where something else listens than the setting says: the error names it for what it is."""
+"""Endpoint at which something else listens than the setting says: the error names what it is."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def _plus_one(spark: SparkSession) -> DataFrame:
 
 
 def _refused(spark: SparkSession, endpoint: str) -> str:
-    """What a query is told that needs a pool there."""
+    """Return the error of a query that needs a pool at the endpoint."""
     with runtime_confs(spark, {ENABLED: "true", ENDPOINT: endpoint}), pytest.raises(FAILURES) as caught:
         _plus_one(spark).collect()
     return str(caught.value)
 
 
 def _not_written(spark: SparkSession, endpoint: str, path: Path, mode: str) -> str:
-    """What a write is told; the driver asks before it overwrites, and the tasks find out when they append."""
+    """Return the error of a write; the driver checks before it overwrites, and tasks find out when they append."""
     confs = {_WRITE_ENDPOINT: endpoint, "spark.updraft.write.connectTimeout": "1s"}
     with runtime_confs(spark, confs), pytest.raises(FAILURES) as caught:
         spark.range(1).write.format("updraft-parquet").mode(mode).save(str(path))
@@ -71,7 +71,7 @@ def _tls_on_one_side(service: LocalService, uses: str, wrong: str, right: str, s
 
 
 Where = Callable[[LocalPool, LocalWriter, LocalPool], tuple[str, str]]
-"""The endpoint, and what is said of it."""
+"""Endpoint, and what the error says about it."""
 
 _OF_A_POOL: Mapping[str, Where] = {
     "writer": lambda pool, writer, tls: (writer.tcp_endpoint, f"{writer.tcp_address} is a writer, not a pool"),

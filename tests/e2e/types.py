@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types of the differential suite, and the table that holds values of all of them.
+"""Types of the differential suite, and the table that holds values of all of them.
 
-The table has one partition for each shape that has broken somebody's reader: mixed values with nulls, no rows, nulls
-alone, one row, no null at all.
+The table has one partition for each shape that has broken a reader: mixed values with nulls, no rows, only nulls, one
+row, no null at all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _D = decimal.Decimal
 
 @dataclass(frozen=True, eq=False)
 class TypeCase:
-    """A Spark type with values that are hard for it; `expression` derives the column where Parquet cannot hold it."""
+    """Spark type with values that are hard for it; `expression` derives the column if Parquet cannot hold it."""
 
     name: str
     type: T.DataType
@@ -48,7 +48,7 @@ def _type_cases() -> list[TypeCase]:
         TypeCase("smallint", T.ShortType(), (-(2**15), 0, 2**15 - 1)),
         TypeCase("int", T.IntegerType(), (-(2**31), 0, 2**31 - 1)),
         TypeCase("bigint", T.LongType(), (-(2**53), 0, 2**53)),
-        # pandas makes floats of integers beside nulls, so that these cannot come back: stock's error is the answer.
+        # pandas turns integers next to nulls into floats, so these cannot be returned: stock's error is the answer.
         TypeCase("bigint_extreme", T.LongType(), (-(2**63), 0, 2**63 - 1, 2**53 + 1)),
         TypeCase("float", T.FloatType(), (0.0, -0.0, float("nan"), float("inf"), float("-inf"), 1.5)),
         TypeCase("double", T.DoubleType(), (0.0, -0.0, float("nan"), float("inf"), float("-inf"), 5e-324, 0.1)),
@@ -118,12 +118,12 @@ def _nested_structs() -> Sequence[Any]:
 
 TYPE_CASES = _type_cases()
 _STORED_CASES = [case for case in TYPE_CASES if case.expression is None]
-# What Parquet holds of the table; a reader that is told needs no job of its own to find it out.
+# Parquet schema of the table; a reader that is given it needs no job to infer it.
 STORED = T.StructType([T.StructField("id", T.IntegerType()), *(T.StructField(c.name, c.type) for c in _STORED_CASES)])
 
 
 def write_table(spark: SparkSession, path: Path) -> None:
-    """Write the stored cases as Parquet with one file for each shape, named so that they are told apart."""
+    """Write the stored cases as Parquet, with one file for each shape, named so that they can be distinguished."""
     stored = _STORED_CASES
     longest = max(len(case.values) for case in stored) + 1
     shapes = [

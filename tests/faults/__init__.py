@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kill things: no wrong row, no hang, and the pool is whole again (`make bench-healing` says how soon)."""
+"""Kills of processes: no wrong row, no hang, and the pool recovers (`make bench-healing` measures how soon)."""

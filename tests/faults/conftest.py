@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fresh pool for each test, because each breaks its own; one Spark for all of them."""
+"""Fresh pool for each test, because each test breaks its own; one Spark for all of them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def pytest_configure() -> None:
 
 @pytest.fixture
 def pool() -> Iterator[LocalPool]:
-    # Whichever worker a test kills is one that works: none stands by.
+    # Every worker that a test may kill is working, because there are no spares.
     with LocalPool(workers=WORKERS, notes=NOTES, arguments=["--fresh-workers", "0"]) as pool:
         yield pool
-        # pytest shows it when the test failed.
+        # pytest shows it if the test failed.
         print(pool.log())
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    # Four tries for a task: what a pool cannot replay is Spark's to retry, as on a cluster.
+    # Four attempts per task: Spark retries what a pool cannot replay, as on a cluster.
     session = local_spark("updraft-faults", connector=True, conf={"spark.master": "local[2,4]"})
     session.sparkContext.setLogLevel("FATAL")
     yield session

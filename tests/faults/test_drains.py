@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark jobs whose pool drains before they are done: another pool gives the right answer."""
+"""Spark jobs whose pool drains before they finish: another pool gives the right answer."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_query_that_outlives_a_drain_is_answered_by_another_pool(
         def drain() -> None:
             until("the function works on its third batch", (tmp_path / "reached").exists, timeout_seconds=60)
             exits.append(draining.terminate())
-            # Where the executors look for their pool.
+            # The path at which executors look for their pool.
             other.unix_socket.rename(draining.unix_socket)
             (tmp_path / "go").touch()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever starts a service, a test, a benchmark or the demo, leaves none behind, not even when it is killed."""
+"""A test, a benchmark or the demo leaves no service running, even if it is killed."""
 
 from __future__ import annotations
 

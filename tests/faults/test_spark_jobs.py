@@ -30,9 +30,9 @@ from tests.support.waiting import HANG_SECONDS, until
 
 _ROWS = 400_000
 _PARTITIONS = 4
-# Slow enough that a run outlasts several kills, small enough that a kill always meets a batch on its way.
+# Slow enough that a run lasts through several kills, small enough that a kill always hits a batch in flight.
 _CONFS = {ENABLED: "true", "spark.sql.execution.arrow.maxRecordsPerBatch": "2000"}
-# Of a task, as conftest has it.
+# Attempts per task, as in conftest.
 _TRIES = 4
 
 
@@ -120,7 +120,7 @@ def test_a_function_declared_deterministic_starts_again_in_the_same_attempt_of_i
 
 
 def _once_whole(pool: LocalPool, victims: Sequence[psutil.Process]) -> Sequence[psutil.Process]:
-    """No victim while the pool heals: where that takes longer than the killer waits, nothing would ever run."""
+    """Return no victim while the pool recovers; if that took longer than the killer's pause, nothing would run."""
     return victims if is_whole(pool, WORKERS) else []
 
 
@@ -179,7 +179,7 @@ def test_a_session_function_that_kills_its_workers_kills_two_for_each_try_of_its
 
 
 def test_a_large_function_of_a_task_that_is_refused_at_first_gives_the_right_answer(spark: SparkSession) -> None:
-    # Below the size from which Spark broadcasts a pickle, above what a full pool is sent.
+    # Below the size from which Spark broadcasts a pickle, above the size that a client sends before admission.
     ballast = random.Random(3).randbytes(700_000)
 
     def measured(values: pa.Array) -> pa.Array:
@@ -204,7 +204,7 @@ def test_a_pool_that_restarts_costs_a_query_time_and_nothing_else(spark: SparkSe
         with LocalPool(arguments=arguments):
             assert len(_scalar(spark).limit(1).collect()) == 1
         waiting = thread.submit(lambda: len(_scalar(spark).limit(1).collect()))
-        # Long beyond the connect timeout, and beyond the moment for which the driver keeps an answer.
+        # Much longer than the connect timeout and than the driver keeps an answer.
         with pytest.raises(TimeoutError):
             waiting.result(timeout=8)
         with LocalPool(arguments=arguments):

@@ -25,7 +25,7 @@ from tests.support.writer import LocalWriter
 
 _ENDPOINT = "spark.updraft.write.endpoint"
 _DELIVERY = "spark.updraft.write.delivery"
-# Of each delivery.
+# Kills for each delivery.
 _KILLS = 50
 _PARTITIONS = 12
 _KEYS = 3
@@ -49,7 +49,7 @@ def writer(tmp_path: Path) -> Iterator[LocalWriter]:
 
 
 class TaskKiller:
-    """Kills running tasks at random moments until it has killed enough; Spark starts each anew."""
+    """Killer of running tasks at random moments, until it has killed enough; Spark restarts each task."""
 
     def __init__(self, spark: SparkSession, kills: int, seed: int) -> None:
         self._spark = spark

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The supervisor's own death, which the platform heals, and its stuck children, which it heals itself."""
+"""The supervisor's own death, from which the platform recovers, and stuck children, which it replaces itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOOP = "while true; do {command}; done"
 
 
 class RestartLoop:
-    """A pool at fixed places under the plainest platform there is: a shell that starts it again whenever it ends."""
+    """Pool at fixed paths under the simplest platform: a shell that restarts it whenever it ends."""
 
     def __init__(self, directory: Path) -> None:
         self.port = next(free_ports())
@@ -45,7 +45,7 @@ class RestartLoop:
         )
 
     def supervisor_once_ready(self, *, after: int = 0) -> psutil.Process:
-        """The supervisor of a pool that is ready, and is not the one with the pid `after`."""
+        """Return the supervisor of a pool that is ready and whose pid is not `after`."""
 
         def ready() -> int | None:
             with contextlib.suppress(FileNotFoundError):
@@ -66,7 +66,7 @@ class RestartLoop:
 
 @pytest.fixture
 def loop(tmp_path: Path) -> Iterator[RestartLoop]:
-    # Not pytest's directory: the path of a Unix socket has to be short.
+    # Unlike pytest's, short enough for the path of a Unix socket.
     with tempfile.TemporaryDirectory(prefix="updraft-loop-") as directory:
         running = RestartLoop(Path(directory))
         yield running

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callers that echo random batches through a pool without a pause, and what they saw."""
+"""Callers that continuously echo random batches through a pool, and their results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RETRY_SECONDS = 0.05
 
 
 class Traffic:
-    """Context manager: callers that call until its end."""
+    """Callers that call until the end of the block; a context manager."""
 
     def __init__(self, address: str, *, callers: int) -> None:
         self.right = 0
@@ -30,7 +30,7 @@ class Traffic:
         ]
 
     def wait_for_progress(self) -> None:
-        """Until a few more exchanges have succeeded."""
+        """Wait until a few more exchanges have succeeded."""
         seen = self.right
         until("the callers make progress", lambda: self.right > seen + 2)
 

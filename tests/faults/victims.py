@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a pool that can be killed, and when it is whole again."""
+"""Processes of a pool that can be killed, and checks that it is whole again."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ VICTIMS: dict[str, Callable[[LocalPool], psutil.Process | None]] = {
 
 
 def kill(pool: LocalPool, victim: str) -> psutil.Process:
-    """SIGKILL one process of the pool."""
+    """Kill one process of the pool with SIGKILL."""
     process = until(f"the pool has a {victim}", lambda: VICTIMS[victim](pool))
     process.kill()
     return process
 
 
 def has_ended(process: psutil.Process) -> bool:
-    """True once a process runs no more, whether or not somebody has waited for it."""
+    """Return whether a process has ended, reaped or not."""
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -41,9 +41,9 @@ def has_ended(process: psutil.Process) -> bool:
 
 
 def is_whole(pool: LocalPool, workers: int) -> bool:
-    """Whether the pool has a front that answers, a zygote and its workers, busy or idle."""
+    """Return whether the pool has a front that answers, a zygote and its workers, busy or idle."""
     assert not has_ended(psutil.Process(pool.pid)), f"the supervisor has given up:\n{pool.log()}"
-    # Live ones: the front counts a dead worker among its workers until it hears of the death.
+    # Counts live workers, because the front counts a dead one until it hears of the death.
     if pool.zygote() is None or pool.front() is None or len(pool.workers()) < workers:
         return False
     try:
@@ -54,7 +54,7 @@ def is_whole(pool: LocalPool, workers: int) -> bool:
 
 
 def wait_until_whole(pool: LocalPool, victim: psutil.Process, workers: int) -> None:
-    """Until the pool is whole without the process that was killed or stopped."""
+    """Wait until the pool is whole without the process that was killed or stopped."""
 
     def whole() -> bool:
         return has_ended(victim) and victim not in (pool.zygote(), pool.front()) and is_whole(pool, workers)
@@ -63,7 +63,7 @@ def wait_until_whole(pool: LocalPool, victim: psutil.Process, workers: int) -> N
 
 
 def wait_until_gone(family: Iterable[psutil.Process], addresses: Iterable[str]) -> None:
-    """Until every process has ended and others can listen where they listened."""
+    """Wait until every process has ended and its addresses are free."""
     until("all have ended", lambda: all(map(has_ended, family)))
     # A dead process keeps its sockets until the kernel has ended its last thread.
     until("the ports are free", lambda: all(map(_can_listen_on, addresses)))
@@ -72,7 +72,7 @@ def wait_until_gone(family: Iterable[psutil.Process], addresses: Iterable[str]) 
 def _can_listen_on(address: str) -> bool:
     host, _, port = address.rpartition(":")
     with socket.socket() as probe:
-        # What a pool sets, too: connections that have ended do not keep a port.
+        # A pool sets it too, so that ended connections do not hold a port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, int(port)))

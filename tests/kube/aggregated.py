@@ -21,7 +21,7 @@ def served(namespace: Namespace, group: str, version: str, address: str, port: i
     """Register a group that `address` serves; it exists until the block ends."""
     name = group.replace(".", "-")
     service = {"metadata": {"name": name}, "spec": {"ports": [{"port": 443, "targetPort": port}]}}
-    # Without a selector: the endpoints below name this machine, and no pod.
+    # No selector, because the endpoints below name this machine instead of a pod.
     endpoints = {
         "metadata": {"name": name},
         "subsets": [{"addresses": [{"ip": address}], "ports": [{"port": port}]}],
@@ -53,7 +53,7 @@ def served(namespace: Namespace, group: str, version: str, address: str, port: i
 
 
 def let_anybody_read_metrics() -> None:
-    """Metrics of this namespace: without certificates, the API server cannot tell whose request it forwards."""
+    """Allow anyone to read this namespace's metrics: without certificates the API server cannot identify callers."""
     rights = client.RbacAuthorizationV1Api()
     rules = [{"apiGroups": _GROUPS, "resources": ["*"], "verbs": ["get", "list"]}]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": _READERS}

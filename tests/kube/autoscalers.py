@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What autoscaling on a real cluster reads, run on this machine: the metrics server, a metrics adapter, KEDA.
+"""Services that autoscaling on a real cluster reads, run on this machine: the metrics server, a metrics adapter, KEDA.
 
 `programs.py` has the programs, `definitions.py` the kinds of KEDA's objects; `aggregated.py` registers the APIs that
 the programs serve.
@@ -36,7 +36,7 @@ _LET_GO_SECONDS = 60
 
 @contextmanager
 def metrics_server(namespace: Namespace, address: str, directory: Path) -> Iterator[None]:
-    """CPU and memory of pods, from the kubelets."""
+    """Serve CPU and memory of pods, from the kubelets."""
     port = free_port()
     arguments = [
         *_serving(port, directory),
@@ -58,7 +58,7 @@ def metrics_server(namespace: Namespace, address: str, directory: Path) -> Itera
 def prometheus_adapter(
     namespace: Namespace, address: str, directory: Path, prometheus: str, rules: Path
 ) -> Iterator[None]:
-    """Metrics of pods that Prometheus has, as a file of rules says."""
+    """Serve pod metrics from Prometheus, according to a file of rules."""
     port = free_port()
     arguments = [
         *_serving(port, directory),
@@ -78,7 +78,7 @@ def prometheus_adapter(
 
 @contextmanager
 def keda(namespace: Namespace, address: str, directory: Path) -> Iterator[None]:
-    """KEDA's operator, and the adapter through which HPAs read the operator's metrics."""
+    """Run KEDA's operator, and the adapter through which HPAs read the operator's metrics."""
     _identify(directory)
     asked, port = free_port(), free_port()
     environment = {"WATCH_NAMESPACE": NAMESPACE, "KEDA_CLUSTER_OBJECT_NAMESPACE": NAMESPACE}
@@ -105,7 +105,7 @@ def keda(namespace: Namespace, address: str, directory: Path) -> Iterator[None]:
             yield
         finally:
             client.CustomObjectsApi().delete_collection_namespaced_custom_object(*_SCALED_OBJECTS)
-            # Only this operator removes their finalizers.
+            # Only this operator can remove their finalizers.
             until("KEDA has let go of what it scaled", _nothing_is_scaled, timeout_seconds=_LET_GO_SECONDS)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A release of the chart, on the cluster of KUBECONFIG: two tenants' pools, one that two others share, and a writer.
+"""Release of the chart on the cluster of KUBECONFIG: two tenants' pools, one that two others share, and a writer.
 
 One pool and the writer use TLS.
 """
@@ -29,10 +29,10 @@ SEALED, SHARED = "sealed", "shared"
 TAG = VERSION + os.environ.get("UPDRAFT_SUFFIX", "")
 """Tag of all images, as `make push-images` gives it with SUFFIX."""
 SIGNERS = f"{SHARED}-signers"
-"""ConfigMap of the drivers whose signatures count in the shared pool."""
+"""ConfigMap of the drivers whose signatures the shared pool accepts."""
 _HELM = Path(sys.executable).with_name("helm")
 _SMALL = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "1536Mi"}}
-# A rolling upgrade has one more pod of each component, and the cluster may have two cores.
+# A rolling upgrade adds one pod to each component, and the cluster may have only two cores.
 _TINY = {"requests": {"cpu": "25m", "memory": "256Mi"}}
 _READY_SECONDS = 180
 _METRICS_PORT = 9825
@@ -40,7 +40,7 @@ _FINISHED, _RUNNING = "updraft_exchanges_total", "updraft_exchanges_running"
 
 
 def helm(*arguments: str) -> None:
-    """Run Helm; returns when every pod is ready."""
+    """Run Helm and return when every pod is ready."""
     _helm(*arguments, "--wait", "--timeout", f"{_READY_SECONDS}s")
 
 
@@ -52,11 +52,11 @@ def _helm(*arguments: str) -> str:
 
 
 class Release:
-    """The chart with its defaults, but smaller, with a team's own image, a second tenant's pool and a shared one.
+    """Chart with its defaults, but smaller, with a team's own image, a second tenant's pool and a shared one.
 
-    `images` is the registry that the nodes pull from, `tables` what the writer may write to, and `mounts` the directory
-    in which jobs have their tokens and certificates instead of /etc/updraft: the driver is no pod, and plans with the
-    same files as executors.
+    `images` is the registry that the nodes pull from, `tables` the directory that the writer may write to. `mounts` is
+    the directory with the tokens and certificates of jobs, instead of /etc/updraft: the driver is outside the cluster,
+    and plans with the same files as executors.
     """
 
     def __init__(self, namespace: Namespace, images: str, tables: Path, mounts: Path) -> None:
@@ -72,7 +72,7 @@ class Release:
             "pools.default.workers.image.repository": "updraft-team",
             "pools.default.executorSidecar": True,
             f"pools.{SEALED}.replicas": 1,
-            # As where the platform gives all containers of a pod the same user.
+            # As on platforms that give all containers of a pod the same user.
             f"pools.{SEALED}.workers.user": 10001,
             f"pools.{SEALED}.front.auth.existingSecret": f"{SEALED}-tokens",
             f"pools.{SEALED}.front.tls": {"mode": "secret", "secretName": f"pool-{SEALED}-tls"},
@@ -95,7 +95,7 @@ class Release:
         self._values = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
 
     def install(self) -> Self:
-        """Return when every pod is ready."""
+        """Install the release and return when every pod is ready."""
         helm("install", NAME, str(CHART), *self._values)
         return self
 
@@ -110,7 +110,7 @@ class Release:
         helm("upgrade", NAME, str(CHART), "--reset-then-reuse-values", *changes)
 
     def upgrade_with_file(self, values: Path) -> str:
-        """The same with the values of a file; what Helm prints."""
+        """Upgrade with the values of a file, and return Helm's output."""
         options = ("--reset-then-reuse-values", "--values", str(values), "--wait", "--timeout", f"{_READY_SECONDS}s")
         return _helm("upgrade", NAME, str(CHART), *options)
 
@@ -119,20 +119,20 @@ class Release:
         helm("rollback", NAME)
 
     def uninstall(self) -> list[str]:
-        """Objects of any kind that are left of the release, once Kubernetes has had time to remove dependants."""
+        """Uninstall the release, and return its objects that are left once Kubernetes could remove dependents."""
         helm("uninstall", NAME)
         with contextlib.suppress(TimeoutError):
             until("nothing is left", lambda: not self._namespace.named(NAME), timeout_seconds=_READY_SECONDS)
         return self._namespace.named(NAME)
 
     def confs(self, component: str) -> dict[str, str]:
-        """The confs that the release's notes print for a component, or for all of them if it is empty."""
+        """Return the confs that the release's notes print for a component, or for all of them if it is empty."""
         common, *sections = re.split(r"^([a-z0-9-]+):$", self._notes(), flags=re.MULTILINE)
         parts = {"": common, **dict(zip(sections[::2], sections[1::2], strict=True))}
         return dict(re.findall(r"^  (spark\.\S+) +(\S+)$", parts[component], flags=re.MULTILINE))
 
     def job_template(self, *components: str) -> dict[str, Any]:
-        """The pod template that the notes print for jobs, with the tokens of these components alone."""
+        """Return the pod template that the notes print for jobs, with only these components' tokens."""
         template = job_template(self._notes())
         spec = template["spec"]
         for mounts in (spec["volumes"], spec["containers"][0]["volumeMounts"]):
@@ -143,16 +143,16 @@ class Release:
         return _helm("get", "notes", NAME).replace("/etc/updraft/", f"{self.mounts}/")
 
     def host(self, component: str) -> str:
-        """The name by which pods find a component: that of its headless Service."""
+        """Return the name by which pods find a component, that of its headless Service."""
         return f"{NAME}-updraft-{component}.{NAMESPACE}"
 
     def cluster_ip(self, component: str) -> str:
-        """The address at which this machine reaches a component."""
+        """Return the address at which this machine reaches a component."""
         service = self._namespace.core.read_namespaced_service(f"{NAME}-updraft-{component}-cluster", NAMESPACE)
         return str(service.spec.cluster_ip)
 
     def token(self, component: str) -> str:
-        """The token that was made in the cluster for a component."""
+        """Return the token that was made in the cluster for a component."""
         return self._namespace.secret(f"{NAME}-updraft-{component}-token")["token"]
 
     def has_secret(self, component: str) -> bool:
@@ -161,7 +161,7 @@ class Release:
         return f"{NAME}-updraft-{component}-token" in [secret.metadata.name for secret in secrets]
 
     def tokens_are_made(self) -> bool:
-        """Whether the Job that makes tokens is there and has succeeded."""
+        """Return whether the Job that makes tokens exists and has succeeded."""
         return [job.status.succeeded for job in self._token_jobs()] == [1]
 
     def delete_token_jobs(self) -> None:
@@ -175,34 +175,34 @@ class Release:
         return list(self._namespace.batch.list_namespaced_job(NAMESPACE, label_selector=selector).items)
 
     def pods(self, component: str) -> list[Any]:
-        """Pods of a component, or of all of them if it is empty."""
+        """Return the pods of a component, or of all of them if it is empty."""
         selector = f"app.kubernetes.io/instance={NAME}"
         return self._namespace.pods(selector + (f",app.kubernetes.io/component={component}" if component else ""))
 
     def sync_volumes(self, component: str) -> None:
-        """Bring changed Secrets and ConfigMaps to pods now: the kubelet looks once a minute, and when a pod changes."""
+        """Update Secrets and ConfigMaps in pods now: the kubelet looks once a minute, and when a pod changes."""
         change = {"metadata": {"annotations": {"updraft.tests/synced": str(time.monotonic_ns())}}}
         for pod in self.pods(component):
             if not pod.metadata.deletion_timestamp:
                 self._namespace.core.patch_namespaced_pod(pod.metadata.name, NAMESPACE, change)
 
     def exchanges_by_pod(self, component: str) -> dict[str, float]:
-        """How many exchanges each pod has finished, from its own metrics."""
+        """Return how many exchanges each pod has finished, from its own metrics."""
         return {pod.metadata.name: _metric(pod, _FINISHED) for pod in self.pods(component)}
 
     def running(self, component: str) -> int:
-        """How many exchanges run in a component's pods."""
+        """Return how many exchanges are running in a component's pods."""
         return int(sum(_metric(pod, _RUNNING) for pod in self.pods(component)))
 
     def log(self, component: str, container: str, *, pod: str = "", since_seconds: int | None = None) -> str:
-        """What a container has logged in a component's pods, or in one of them."""
+        """Return a container's log in a component's pods, or in one of them."""
         names = [pod] if pod else [each.metadata.name for each in self.pods(component)]
         limit = {} if since_seconds is None else {"since_seconds": since_seconds}
         read = self._namespace.core.read_namespaced_pod_log
         return "".join(read(name, NAMESPACE, container=container, **limit) for name in names)
 
     def busy_pod(self, component: str) -> Any:
-        """A pod with a running exchange, as soon as there is one."""
+        """Wait for a pod with a running exchange and return it."""
 
         def found() -> Any:
             return next((pod for pod in self.pods(component) if _metric(pod, _RUNNING)), None)
@@ -210,14 +210,14 @@ class Release:
         return until("a pod works", found, timeout_seconds=_READY_SECONDS)
 
     def kill_a_busy_pod(self, component: str) -> str:
-        """Delete a busy pod without a grace period; returns its name once it no longer answers."""
+        """Delete a busy pod without a grace period, and return its name once it no longer answers."""
         pod = self.busy_pod(component)
         self._namespace.core.delete_namespaced_pod(pod.metadata.name, NAMESPACE, grace_period_seconds=0)
         until("it is dead", lambda: not _answers(pod), timeout_seconds=_READY_SECONDS)
         return str(pod.metadata.name)
 
     def restarts(self, component: str) -> dict[str, int]:
-        """Restarts of the containers of each of a component's pods together, without pods that are going away."""
+        """Return the restarts of all containers in each of a component's pods, except terminating ones."""
         return {
             pod.metadata.name: sum(status.restart_count for status in pod.status.container_statuses or ())
             for pod in self.pods(component)
@@ -225,7 +225,7 @@ class Release:
         }
 
     def restarts_of(self, component: str, container: str) -> dict[str, int]:
-        """Restarts of one container of each of a component's pods."""
+        """Return the restarts of one container in each of a component's pods."""
         return {
             pod.metadata.name: status.restart_count
             for pod in self.pods(component)
@@ -234,24 +234,24 @@ class Release:
         }
 
     def wanted_pods(self, component: str) -> int:
-        """The number of pods that a component's Deployment asks for."""
+        """Return the number of pods that a component's Deployment asks for."""
         deployment = self._namespace.apps.read_namespaced_deployment(f"{NAME}-updraft-{component}", NAMESPACE)
         return int(deployment.spec.replicas)
 
     def ready_pods(self, component: str) -> int:
-        """How many of a component's pods are ready; terminating ones are not counted."""
+        """Return how many of a component's pods are ready, without terminating ones."""
         deployment = self._namespace.apps.read_namespaced_deployment(f"{NAME}-updraft-{component}", NAMESPACE)
         return int(deployment.status.ready_replicas or 0)
 
     def is_ready(self, component: str, pod_name: str) -> bool:
-        """Whether a pod is found behind the Service."""
+        """Return whether the Service has the pod as a ready endpoint."""
         service = f"kubernetes.io/service-name={NAME}-updraft-{component}"
         slices = self._namespace.discovery.list_namespaced_endpoint_slice(NAMESPACE, label_selector=service).items
         endpoints = [endpoint for part in slices for endpoint in part.endpoints or ()]
         return any(each.conditions.ready and each.target_ref.name == pod_name for each in endpoints)
 
     def scale(self, component: str, replicas: int) -> None:
-        """Return when exactly this many pods of a component are left, and all are ready."""
+        """Scale a component, and return when exactly this many pods are left and ready."""
         name = f"{NAME}-updraft-{component}"
         self._namespace.apps.patch_namespaced_deployment_scale(name, NAMESPACE, {"spec": {"replicas": replicas}})
 

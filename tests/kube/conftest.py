@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One release and one Spark for all tests of the cluster; the test that uninstalls the release runs last."""
+"""Release and Spark shared by all tests of the cluster; the test that uninstalls the release runs last."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def images() -> str:
-    """The registry of the images."""
+    """Return the registry of the images."""
     return _IMAGES
 
 
 @pytest.fixture(scope="session")
 def tables() -> Iterator[Path]:
-    """A directory with the same path here and in pods, writable by everybody."""
+    """Make a directory with the same path here and in pods, writable by everyone."""
     directory = Path(tempfile.mkdtemp(prefix="updraft-tables-"))
     directory.chmod(0o777)
     yield directory
@@ -52,7 +52,7 @@ def namespace(tables: Path) -> Iterator[Namespace]:
 
 @pytest.fixture(scope="session")
 def mounts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the tokens and certificates of jobs are, here and in the pods of executors."""
+    """Return the directory of jobs' tokens and certificates, here and in executor pods."""
     return tmp_path_factory.mktemp("mounts")
 
 
@@ -77,7 +77,7 @@ def release(
     namespace.add_secret(TENANTS, dict(tenants.tokens))
     namespace.add_config_map(SIGNERS, tenants.signers())
     yield release.install()
-    # If pods are left, the deletion of the namespace is tried again only after half the time that they may take to end.
+    # If pods are left, Kubernetes retries the namespace's deletion only after half their termination grace period.
     helm("uninstall", NAME, "--ignore-not-found", "--cascade", "foreground")
 
 

@@ -18,7 +18,7 @@ _KNOWN_SECONDS = _GONE_SECONDS = 60
 
 @contextmanager
 def defined(files: Sequence[Path]) -> Iterator[None]:
-    """Install the definitions in these files; they and all their objects are deleted at the end of the block."""
+    """Install the definitions in these files; delete them and all their objects at the end of the block."""
     definitions = [yaml.load(file.read_text(), yaml.CSafeLoader) for file in files]
     names = {definition["metadata"]["name"] for definition in definitions}
     extensions = client.ApiextensionsV1Api()
@@ -38,7 +38,7 @@ def _established() -> set[str]:
 
 
 def _listed() -> dict[str, set[str]]:
-    """The conditions of each definition, read raw: the client's models of their schemas would take seconds."""
+    """Return the conditions of each definition, from raw JSON: the client's schema models would take seconds."""
     answer = client.ApiextensionsV1Api().list_custom_resource_definition(_preload_content=False)
     return {each["metadata"]["name"]: _conditions(each.get("status", {})) for each in json.loads(answer.data)["items"]}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Spark whose driver is here and whose executors are pods: two, with two tasks each, and no Python in them.
+"""Spark whose driver runs here and whose two executors, with two tasks each, are pods without Python.
 
-How it reaches pools and writer is what the notes of the release say.
+It reaches pools and writer as the notes of the release say.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tests.support.spark import local_spark
 from tests.workers.sides import PLUGIN
 
 AUTHORITY = "authority"
-"""Secret with the authority of the release's certificates, as its notes want it mounted."""
+"""Secret with the CA certificate of the release, as its notes want it mounted."""
 ABSENT = "absent"
-"""Secret that nobody has made, which executors mount as the notes say."""
+"""Secret that does not exist, which executors mount as the notes say."""
 EXECUTOR = f"updraft-executor:{TAG}"
 """Image of executors whose Python workers run on a pool."""
 _POD_CONTEXT = {
@@ -43,7 +43,7 @@ _EXECUTORS = "spark.kubernetes.executor."
 def spark_on_kubernetes(
     release: Release, namespace: Namespace, images: str, tables: Path, directory: Path
 ) -> Iterator[SparkSession]:
-    """A session in which no task may fail even once."""
+    """Start a session in which a task may not fail even once."""
     session = local_spark("kube", connector=True, conf=_confs(release, namespace, images, tables, directory))
     try:
         yield session
@@ -57,7 +57,7 @@ def confs_of_workers(
     """Return the confs of a session whose Python workers run on the default pool. The image has the connector's jar."""
     return {
         **_confs(release, namespace, images, tables, directory),
-        # Two tasks at once leave workers of the pool for the driver.
+        # Two tasks at once leave some of the pool's workers for the driver.
         "spark.executor.cores": "1",
         "spark.kubernetes.container.image": f"{images}/{EXECUTOR}",
         "spark.plugins": PLUGIN,
@@ -67,7 +67,7 @@ def confs_of_workers(
 
 def _confs(release: Release, namespace: Namespace, images: str, tables: Path, directory: Path) -> dict[str, str]:
     template = _template(release)
-    # Each tenant would mount its own; here one session plays both.
+    # Each tenant would mount its own; here one session acts as both.
     others = {name: release.mounts / name for name in (AUTHORITY, TENANTS)}
     _mount_here(namespace, template, others)
     (directory / "pod.yaml").write_text(yaml.safe_dump(template))
@@ -76,7 +76,7 @@ def _confs(release: Release, namespace: Namespace, images: str, tables: Path, di
     address = address_towards(server)
     volume = f"{_EXECUTORS}volumes.persistentVolumeClaim.{TABLES}."
     told = {**release.confs(""), **release.confs("pool-default"), **release.confs("writer")}
-    # The notes have a placeholder here, because they cannot know a job's Spark. The driver is no pod.
+    # The notes have a placeholder here, because they cannot know a job's Spark. The driver is not a pod.
     del told["spark.jars"], told["spark.kubernetes.driver.podTemplateFile"]
     return {
         **told,
@@ -105,7 +105,7 @@ def _confs(release: Release, namespace: Namespace, images: str, tables: Path, di
 
 
 def confs_of_sidecars(release: Release, images: str, template: Path, *, executors: int) -> dict[str, str]:
-    """Of a session whose executors' pods are made from the chart's template, and which has no pool elsewhere."""
+    """Return the confs of a session whose executor pods use the chart's sidecar template and no other pool."""
     server = client.Configuration.get_default_copy().host
     address = address_towards(server)
     told = release.confs("pool-default-sidecar")
@@ -128,7 +128,7 @@ def confs_of_sidecars(release: Release, images: str, template: Path, *, executor
 
 
 def _template(release: Release) -> dict[str, Any]:
-    """The notes' pod template, restricted as the namespace wants it, with one more Secret, which is missing."""
+    """Return the notes' pod template with the namespace's restrictions, and one more Secret, which is missing."""
     template = release.job_template("pool-default", f"pool-{SEALED}", "writer")
     spec = template["spec"]
     (container,) = spec["containers"]
@@ -139,7 +139,7 @@ def _template(release: Release) -> dict[str, Any]:
 
 
 def _mount_here(namespace: Namespace, template: dict[str, Any], others: Mapping[str, Path]) -> None:
-    """Write the Secrets of the template's volumes, and others, where executors have them: the driver reads them too."""
+    """Write the Secrets of the template's volumes, and others, where executors have them, for the driver to read."""
     spec = template["spec"]
     places = {mount["name"]: Path(mount["mountPath"]) for mount in spec["containers"][0]["volumeMounts"]}
     secrets = {volume["secret"]["secretName"]: places[volume["name"]] for volume in spec["volumes"]}
@@ -151,14 +151,14 @@ def _mount_here(namespace: Namespace, template: dict[str, Any], others: Mapping[
 
 
 def _hosts(release: Release) -> str:
-    """This file replaces the system's for the JVM, so this machine's own names have to be in it too."""
+    """Return a hosts file with this machine's own names, because the JVM uses it instead of the system's."""
     components = ("pool-default", f"pool-{SEALED}", f"pool-{SHARED}", "writer")
     lines = [f"{release.cluster_ip(component)} {release.host(component)}" for component in components]
     return "\n".join([*lines, f"127.0.0.1 localhost {socket.gethostname()}", ""])
 
 
 def address_towards(server: str) -> str:
-    """The address of this machine that the cluster's pods reach."""
+    """Return this machine's address that the cluster's pods can reach."""
     host, _, port = server.rpartition("//")[2].partition(":")
     with socket.create_connection((host, int(port or 443)), timeout=60) as connection:
         return str(connection.getsockname()[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's expected answer, computed with pandas in this process, because executors have no Python."""
+"""Expected answer of the demo, computed with pandas in this process, because executors have no Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_FLOWN = 1000
 
 
 def scored(job: ModuleType, model: Any, directory: Path) -> pd.DataFrame:
-    """All flights with their expected delay."""
+    """Return all flights with their expected delay."""
     flights = pd.read_parquet(directory / "flights.parquet")
     features = flights[job.FEATURES].astype("float64").fillna(0.0)
     expected = pd.Series(model.predict(features.to_numpy()), index=flights.index)
@@ -21,7 +21,7 @@ def scored(job: ModuleType, model: Any, directory: Path) -> pd.DataFrame:
 
 
 def delays_by_maker(job: ModuleType, scored: pd.DataFrame, directory: Path) -> dict[str, tuple[float, ...]]:
-    """Flights, mean delay, and mean delay against the expected one, by maker."""
+    """Return flights, mean delay, and mean delay minus the expected one, by maker."""
     planes = pd.read_parquet(directory / "planes.parquet").set_index("tailnum")["manufacturer"]
     names = {text: job.maker.func(text) for text in planes.unique()}
     makers = scored["tailnum"].map(planes).map(names).fillna(job.maker.func(None))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of an image, found in a pod that runs it."""
+"""Files of an image, found in a pod that runs it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def files_named(namespace: Namespace, image: str, *patterns: str) -> list[str]:
         printed = str(core.read_namespaced_pod_log(_POD, NAMESPACE))
     finally:
         core.delete_namespaced_pod(_POD, NAMESPACE, grace_period_seconds=0)
-    # Lines about directories that only root may read start with the program's name.
+    # Other lines are errors about directories that only root may read, and start with the program's name.
     return sorted(line for line in printed.splitlines() if line.startswith("/"))
 
 

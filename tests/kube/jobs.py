@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job of many short tasks whose answer is known."""
+"""Job of many short tasks whose answer is known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARTITIONS = 16
 
 
 def tripled(spark: SparkSession, partitions: int = _PARTITIONS) -> DataFrame:
-    """Work of a few seconds for four tasks at once."""
+    """Return a frame with a few seconds of work for four tasks at once."""
 
     @F.pandas_udf("long")
     def tripled(values: pd.Series) -> pd.Series:
@@ -28,7 +28,7 @@ def tripled(spark: SparkSession, partitions: int = _PARTITIONS) -> DataFrame:
 
 
 def total(rows: DataFrame) -> int:
-    """The job's sum: SUM if every row came exactly once."""
+    """Return the job's sum, which is SUM if every row came exactly once."""
     ((total,),) = rows.agg(F.sum("tripled")).collect()
     return int(total)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The namespace of the tests: restricted, with storage that pods and this machine share."""
+"""Namespace of the tests: restricted, with storage that pods and this machine share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GONE_SECONDS = 120
 
 
 class Namespace:
-    """A namespace with its storage and Secrets; the release comes on top."""
+    """Namespace with its storage and Secrets, in which the release is installed."""
 
     def __init__(self, shared: Path) -> None:
         config.load_kube_config()
@@ -51,7 +51,7 @@ class Namespace:
         self.core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": name}, "stringData": files})
 
     def secret(self, name: str) -> dict[str, str]:
-        """The files of a Secret."""
+        """Return the files of a Secret."""
         data = self.core.read_namespaced_secret(name, NAMESPACE).data
         return {file: b64decode(content).decode() for file, content in data.items()}
 
@@ -60,15 +60,15 @@ class Namespace:
         self.core.create_namespaced_config_map(NAMESPACE, {"metadata": {"name": name}, "data": files})
 
     def change_config_map(self, name: str, files: dict[str, str]) -> None:
-        """Replace these files of a ConfigMap; `Release.sync_volumes` brings them to pods."""
+        """Replace these files of a ConfigMap; `Release.sync_volumes` updates them in pods."""
         self.core.patch_namespaced_config_map(name, NAMESPACE, {"data": files})
 
     def pods(self, selector: str) -> list[Any]:
-        """Pods by label."""
+        """Return the pods with a label."""
         return list(self.core.list_namespaced_pod(NAMESPACE, label_selector=selector).items)
 
     def named(self, release: str) -> list[str]:
-        """Every object whose name contains the release's name, of any kind but events."""
+        """Return every object whose name contains the release's name, of any kind but events."""
         known = dynamic.DynamicClient(client.ApiClient())
         kinds = {
             kind.kind: kind

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a pod or container, where the cluster's node is this machine: stopped, or short of memory."""
+"""Processes of a pod or container, if the cluster's node is this machine: stopped, or short of memory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _HOG = "import sys; sys.stdin.readline(); held = []\nwhile True: held.append(byt
 
 
 def container_id(pod: Any, name: str) -> str:
-    """The id of a container of a pod, which names its control group too."""
+    """Return the id of a pod's container, which is also in the name of its control group."""
     (status,) = (status for status in pod.status.container_statuses if status.name == name)
     return str(status.container_id).rpartition("/")[2]
 
 
 def processes(id_of_pod_or_container: str) -> list[psutil.Process]:
-    """The processes of a pod or a container, the oldest first: a container's PID 1."""
+    """Return the processes of a pod or a container, oldest first; a container's first is its PID 1."""
     found = [process for process in psutil.process_iter() if id_of_pod_or_container in _cgroups(process)]
     return sorted((each for each in found if each.name() != "pause"), key=psutil.Process.create_time)
 
@@ -60,7 +60,7 @@ def run_out_of_memory(container: str) -> None:
 
 
 def _memory_cgroup(pid: int) -> Path:
-    """The file for either version of cgroups."""
+    """Return the file, for either version of cgroups."""
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers in ("memory", ""):

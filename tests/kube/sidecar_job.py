@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job whose executors have pools beside them, in a process of its own: a process has one Spark.
+"""Job whose executors have pools next to them, in its own process, because a process has only one Spark.
 
-Takes its confs as JSON, and prints JSON: what the functions gave, and where they ran.
+It takes its confs as JSON, and prints as JSON what the functions returned and where they ran.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two tenants with a pool and tokens each, and a writer; one of the pools uses TLS."""
+"""Two tenants, each with its own pool and token, and a writer; one of the pools uses TLS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POOLS = ("default", SEALED)
 
 
 def _confs(release: Release, pool: str) -> dict[str, str]:
-    """The confs that a running session can still change."""
+    """Return the confs that a running session can still change."""
     told = release.confs(f"pool-{pool}")
     return {conf: value for conf, value in told.items() if conf.startswith("spark.updraft.udf.")}
 
@@ -83,7 +83,7 @@ def test_each_component_has_a_token_of_its_own(release: Release) -> None:
 def test_tokens_are_kept_when_the_release_is_upgraded(release: Release) -> None:
     components = ("pool-default", "writer")
     before = [release.token(component) for component in components]
-    # An upgrade brings back what has been deleted.
+    # An upgrade restores what has been deleted.
     release.delete_token_jobs()
     release.upgrade(**{"writer.podDisruptionBudget.maxUnavailable": "2"})
     until("tokens have been looked for again", release.tokens_are_made, timeout_seconds=_JOB_SECONDS)

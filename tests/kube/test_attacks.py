@@ -39,7 +39,7 @@ from tests.kube.namespace import Namespace
 from tests.support.waiting import until
 
 _POOL, _ONE_USER = "pool-default", f"pool-{SEALED}"
-"""Whose two containers have a user each, and one together."""
+"""Pool whose two containers have different users, and pool whose containers share one."""
 _RUNTIME = "/run/updraft/front"
 _OWN_BROADCAST, _VICTIMS_BROADCAST = 2, 1
 _REFUSED = [
@@ -48,12 +48,12 @@ _REFUSED = [
     *reads_network.ATTEMPTS,
     *alters.ATTEMPTS,
     *alters_processes.ATTEMPTS,
-    # Nobody may mount in a pod, where only its name, which nobody can list, keeps the directory's rights from others.
+    # Pods cannot mount, so the directory's permissions are protected only by its name, which cannot be listed.
     *(attempt for attempt in alters_rights.ATTEMPTS if attempt is not alters_rights.rights_of_the_scratch_of_another),
 ]
-# Shared mappings for which a pod's small /dev/shm has no room are files of the scratch directory, and no memory.
+# Shared mappings too large for a pod's small /dev/shm become files of the scratch directory, which are not memory.
 _ENDED = [attempt for attempt in exhausts.ENDED if attempt is not exhausts.memory_that_is_shared]
-# As `exhausts.LIMITS` says it to a pool of this machine.
+# Same limits as `exhausts.LIMITS` for a pool on this machine.
 _SMALL_LIMITS = {
     "workerMemoryBytes": 256 << 20,
     "workerProcesses": 24,
@@ -62,15 +62,15 @@ _SMALL_LIMITS = {
     "workerDescriptors": 512,
 }
 _ERRORS_OF_LIMITS = ("EFBIG", "EMFILE", "EPERM", "EACCES", "ENOSYS", "EINVAL", "ENOPROTOOPT", "ENOSPC")
-# Its own: nobody else's.
+# Attempts that end only their own worker.
 _ENDS_ITS_WORKER = ("its_own", "both_ways")
 
 
 class PoolInAPod:
-    """One pod of a pool, with a victim whose exchange goes on, and an attacker."""
+    """Pod of a pool, with a victim whose exchange stays open, and an attacker."""
 
     def __init__(self, release: Release, component: str, token: str, authority: bytes | None = None) -> None:
-        """Of a pool with this token, whose certificate is of this authority where it has one."""
+        """Connect to a pool with this token, and over TLS if there is an authority."""
         self._release = release
         self._component = component
         self._pod = release.pods(component)[0]
@@ -79,7 +79,7 @@ class PoolInAPod:
         if authority is None:
             self._channel = grpc.insecure_channel(address)
         else:
-            # The certificate names the Service, not a pod.
+            # The certificate names the Service, not the pod.
             options = [("grpc.ssl_target_name_override", release.host(component))]
             self._channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(authority), options)
         self._restarts = self._restarts_of_the_pod()
@@ -91,7 +91,7 @@ class PoolInAPod:
         self._surroundings = SimpleNamespace(
             **told,
             own_artifact=own_artifact,
-            # The front's number means nothing in the workers' container, where the first process is their supervisor.
+            # In the workers' container the front's number means nothing, and PID 1 is the supervisor.
             front=1,
             supervisor=1,
             supervisors_group=1,
@@ -108,12 +108,12 @@ class PoolInAPod:
             reversed_secret=secrets.token_hex(16),
             audit="/var/log/updraft/audit",
             callbacks_at_the_end=1000,
-            # Of whoever looks into the container.
+            # Terminal of a user who looks into the container.
             terminal="/dev/pts/0",
         )
 
     def attempt(self, attempt: Callable[[Any], Any], *, application: str = "app-of-the-attacker") -> Verdict:
-        """What the attempt came to in an exchange of its own."""
+        """Run the attempt in an exchange of its own and return its verdict."""
         number = _OWN_BROADCAST if application == "app-of-the-attacker" else None
         try:
             with self._exchange(application, carried(attempt, self._surroundings), number) as exchange:
@@ -122,7 +122,7 @@ class PoolInAPod:
             return Verdict(died=True, ended=str(error))
 
     def check_unharmed(self) -> None:
-        """No container was started again, the victim's exchange goes on, and a newcomer is served."""
+        """Check that no container restarted, the victim's exchange works, and a newcomer is served."""
         assert json.loads(self._victim.ask())["victim"] == self._victims_pid
         assert self.attempt(_is_well, application="app-of-a-newcomer") == Verdict(evidence="'well'")
         assert self._restarts_of_the_pod() == self._restarts
@@ -211,7 +211,7 @@ def pool_of_one_user(release: Release, namespace: Namespace) -> Iterator[PoolInA
 def pool_with_small_limits(
     release: Release, namespace: Namespace, pool_of_one_user: PoolInAPod
 ) -> Iterator[PoolInAPod]:
-    # The pod before would not end before the victim's exchange.
+    # Otherwise the old pod would wait for the victim's exchange.
     pool_of_one_user.close()
     limits = {f"pools.{SEALED}.workers.settings.{name}": str(value) for name, value in _SMALL_LIMITS.items()}
     release.upgrade(**limits)
@@ -255,7 +255,7 @@ def test_a_function_in_a_pod_cannot_take_too_much(
     verdict = pool_with_small_limits.attempt(attempt)
     pool_with_small_limits.check_unharmed()
     assert not verdict.evidence, verdict
-    # The pod's /dev/shm has 64 MiB: who wants more of it meets its end before that of the limit.
+    # The pod's /dev/shm has 64 MiB, so it runs out of room before the limit is reached.
     if "memory_in" in attempt.__name__ or "memory_that_is_shared" in attempt.__name__:
         assert verdict.died or verdict.refused == "ENOSPC", verdict
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An HPA follows the number of waiting exchanges, up and down, through Prometheus' adapter or through KEDA."""
+"""Autoscaling by an HPA on the number of waiting exchanges, up and down, with Prometheus' adapter or KEDA."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _MODES = {"hpa": _hpa, "keda": _keda}
 
 @pytest.fixture(scope="module")
 def address(namespace: Namespace) -> str:
-    """The address at which the cluster reaches this machine to read metrics."""
+    """Return the address at which the cluster reaches this machine to read metrics."""
     let_anybody_read_metrics()
     return address_towards(client.Configuration.get_default_copy().host)
 
@@ -92,13 +92,13 @@ def scaled(
     prometheus: Prometheus,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[None]:
-    """The release under autoscalers whose every metric is available."""
+    """Run the release under autoscalers whose every metric is available."""
     mode = request.param
     with _MODES[mode](namespace, address, tmp_path_factory.mktemp(mode), prometheus.address):
         release.upgrade(**_values(mode, prometheus.address))
         yield
         release.rollback()
-    # An HPA may still have scaled the release while it was being deleted.
+    # An HPA may have scaled the release again while it was being deleted.
     release.scale(_POOL, _REPLICAS)
 
 

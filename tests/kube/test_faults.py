@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that are killed, run out of memory or hang: the answer stays right, and the platform heals the release."""
+"""Pods that are killed, run out of memory or hang: the answer stays right, and the platform restores the release."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_workers_that_run_out_of_memory_change_no_row_and_leave_the_front(
 
 
 def test_pods_that_hang_leave_the_service_and_are_restarted(release: Release) -> None:
-    """A pod of a pool and one of the writer at the same time, because probes are slow."""
+    """A pool's pod and a writer's pod hang at the same time, because probes are slow."""
     pods = {component: release.pods(component)[0] for component in (_POOL, _WRITER)}
     before = {component: release.restarts(component)[pod.metadata.name] for component, pod in pods.items()}
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first hour of the notebook guide, on a cluster: its cells, in a session whose functions run in pods.
+"""First hour of the notebook guide on a cluster: its cells, in a session whose functions run in pods.
 
-What other files do of it: `conftest.py` installs the chart, test_operations.py runs `helm test`, which is
-`updraft doctor` beside each service; test_release.py runs UDFs and writes a table; test_faults.py kills whole pods, and
-test_sidecar.py crashes a function in a pool beside executors. Here is what only a pool's user does.
+Other files cover parts of it: `conftest.py` installs the chart; test_operations.py runs `helm test`, which is `updraft
+doctor` next to each service; test_release.py runs UDFs and writes a table; test_faults.py kills whole pods; and
+test_sidecar.py crashes a function in a pool next to executors. This file has only what a pool's user does.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _, _CRASH, _PACKAGE, _CANCEL, _, _WRITE = cells("notebook")
 
 
 class _Pool:
-    """What the guide's cells know as `pool`: here all its pods."""
+    """Object that the guide's cells know as `pool`; here it stands for all its pods."""
 
     def __init__(self, release: Release):
         self._release = release
         self._start_seconds = time.monotonic()
 
     def log(self) -> str:
-        """What its fronts have logged since the test began."""
+        """Return the log of its fronts since the test began."""
         return self._release.log(_POOL, "front", since_seconds=int(time.monotonic() - self._start_seconds) + 1)
 
 
 def _run(cell: str, spark: SparkSession, release: Release) -> None:
-    """Run a cell after the first one, in the directory that this process is in."""
+    """Run a cell after the first one, in this process's current directory."""
     degrees = spark.range(_ROWS).select(
         F.pandas_udf(lambda celsius: celsius * 1.8 + 32, "double")("id").alias("degrees")
     )
-    # Functions of this module's name are pickled whole, as those of a notebook are.
+    # With this module name, functions are pickled by value, like those of a notebook.
     exec(cell, {"__name__": "__main__", "degrees": degrees, "pool": _Pool(release), "spark": spark, "udf": F.udf})
 
 
@@ -56,7 +56,7 @@ def test_a_function_that_crashes_fails_its_query_and_the_session_goes_on(
     _run(_CRASH, spark, release)
     said = capfd.readouterr().out
     assert "killed two workers: the worker was killed by SIGABRT" in said
-    # The hottest of a million degrees: the session and the pool go on.
+    # The highest of a million temperatures shows that the session and the pool still work.
     assert "1800030.2\n" in said
     assert release.restarts(_POOL) == before
 
@@ -90,7 +90,7 @@ def test_a_table_is_written_and_read(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    # The cell writes below the current directory, and the writer below its roots.
+    # The cell writes below the current directory, and the writer only below its roots.
     monkeypatch.chdir(tables)
     _run(f"import os\n{_WRITE}", spark, release)
     assert f"{_ROWS}\n" in capfd.readouterr().out

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster of docs/functions.md: a wheel's directory on a volume, `helm upgrade`, calls, and where it is shown.
+"""Cluster part of docs/functions.md: a wheel's directory on a volume, `helm upgrade`, calls, and where it is shown.
 
-tests/e2e/test_functions_page.py does what the page says before that, and tests/images builds the page's image.
+tests/e2e/test_functions_page.py follows the page up to there, and tests/images builds the page's image.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SECONDS, _GONE_SECONDS = 60, 180
 
 @pytest.fixture(scope="module")
 def upgraded(release: Release, tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """What Helm has printed once the functions of the page are on the volume, and every pod is ready."""
+    """Return Helm's output once the page's functions are on the volume and every pod is ready."""
     directory = tmp_path_factory.mktemp("functions")
     unpacked_wheel(directory, into=tables / VERSION_OF_THE_WHEEL)
     values = yaml.safe_load(block(PAGE, "yaml", "persistentVolumeClaim"))
@@ -58,7 +58,7 @@ def _as_the_page_has_it(text: str) -> str:
 
 
 def _rows(text: str) -> list[list[str]]:
-    """The words of each line about the pool."""
+    """Return the words of each line about the pool."""
     return [line.split() for line in text.splitlines() if line.startswith(f"updraft/{_POOL}")]
 
 
@@ -86,7 +86,7 @@ def test_the_status_page_of_each_pod_lists_them(release: Release, upgraded: str)
 
 
 def _called(release: Release, column: pa.Array, *path: str) -> list[str]:
-    """By a client of Flight that knows no more than an address and a token."""
+    """Call with a plain Flight client that has only an address and a token."""
     header = (b"authorization", f"Bearer {release.token(_POOL)}".encode())
     options = flight.FlightCallOptions(headers=[header], timeout=_SECONDS)
     batch = pa.record_batch({"name": column})
@@ -115,7 +115,7 @@ def test_the_query_of_the_page_prints_what_it_shows(
     spark: SparkSession, release: Release, upgraded: str, tables: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     query = step("people = ")
-    # The driver, which is no pod, and executors find the same file.
+    # The driver, which is not a pod, and the executors find the same file.
     token_file = tables / "token-of-the-pool"
     token_file.write_text(release.token(_POOL))
     confs = {_CATALOG: "io.updraft.spark.FunctionCatalog", TOKEN_FILE: str(token_file)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubectl lines of the guides, typed on an installed release: with its names in place of the pages' own."""
+"""The guides' kubectl lines, run on an installed release with its names instead of the pages' own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
 
 _SECONDS = 60
-# On a line of its own or within a sentence.
+# Matches a line of its own, or code within a sentence.
 _KUBECTL = re.compile(r"^    (kubectl .*)$|`(kubectl [^`]+)`|# (kubectl get .*)$", re.MULTILINE)
 
 
@@ -35,7 +35,7 @@ def with_kubectl() -> None:
 
 
 def _line(guide: str, part: str, **names: str) -> str:
-    """The guide's line that has this part, for this release; `names` are what it leaves to the reader."""
+    """Return the guide's line with this part, for this release; `names` replace its placeholders."""
     text = (REPOSITORY / f"docs/guides/{guide}.md").read_text()
     found = {"".join(groups) for groups in _KUBECTL.findall(text)}
     (line,) = (each for each in found if part in each)
@@ -64,7 +64,7 @@ def test_a_pods_page_is_shown_to_who_has_the_token_of_its_file(release: Release,
     pod = release.pods("pool-default")[0].metadata.name
     ready = next(line for line in release.log("pool-default", "front", pod=pod).splitlines() if "pool is ready" in line)
     token = _typed(_line("install", "-- cat FILE", POD=pod, FILE=json.loads(ready)["metrics_token_file"])).strip()
-    # Another process may have the page's port on this machine.
+    # Another process may use the page's port on this machine.
     forward = _line("install", "port-forward", POD=pod).replace(" 9825", " :9825")
     with (
         (tmp_path / "forwarded").open("w+") as said,
@@ -122,7 +122,7 @@ def test_a_clusters_keys_and_issuer_are_read(release: Release) -> None:
 
 
 def test_the_binding_that_publishes_the_keys_is_one_that_the_cluster_takes(release: Release) -> None:
-    """Nothing is bound: the whole cluster would see it."""
+    """A dry run, because a real binding would be visible to the whole cluster."""
     told = _typed(_line("tenants", "create clusterrolebinding") + " --dry-run=server")
     assert "clusterrolebinding.rbac.authorization.k8s.io/updraft-keys created" in told
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A row that is larger than a message goes from an executor's pod to a pool or writer, with the memory of its pod."""
+"""A row larger than a message goes from an executor's pod to a pool or writer, with the memory of its pod."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.e2e.applications.large_rows import large_text
 from tests.kube.cluster import Release
 
 _POOL, _WRITER = "pool-default", "writer"
-# Beyond the 64 MiB of a message, and within what executors of 768 MiB can make.
+# Larger than the 64 MiB of a message, and small enough for executors of 768 MiB.
 _BYTES = 70 << 20
 
 
@@ -22,7 +22,7 @@ def _rows(spark: SparkSession, text_bytes: int) -> DataFrame:
 
 
 def _told(frame: DataFrame) -> Row:
-    """What is compared of a row: the driver need not hold it."""
+    """Return what is compared of a row, so that the driver need not hold it."""
     (told,) = frame.select(F.length("text").alias("length"), F.md5("text").alias("digest")).collect()
     return told
 

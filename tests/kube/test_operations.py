@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a platform team does by hand: `helm test` and the command `updraft`, on two pools, one behind TLS."""
+"""Manual work of a platform team: `helm test` and the command `updraft`, on two pools, one behind TLS."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module", autouse=True)
 def release(core: Any, authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The values of the installed release."""
+    """Return the values of the installed release."""
     directory = tmp_path_factory.mktemp("operations")
     identity = authority.identity(f"{_RELEASE}-updraft-pool-sealed.{_NAMESPACE}")
     restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -133,7 +133,7 @@ def release(core: Any, authority: Authority, tmp_path_factory: pytest.TempPathFa
 
 
 def _pods() -> dict[str, dict[str, Any]]:
-    """Pods by their component."""
+    """Return the pods by component."""
     return {pod["component"]: pod for pod in _json("status")}
 
 
@@ -171,7 +171,7 @@ def test_pods_are_shown_with_health_load_versions_and_certificate_expiry() -> No
 
 
 def _kubeconfig_of_a_reader(core: Any, directory: Path) -> Path:
-    """A kubeconfig whose user may list pods and nothing else."""
+    """Make a kubeconfig whose user may only list pods."""
     named = {"metadata": {"name": "reader"}}
     rights = client.RbacAuthorizationV1Api()
     core.create_namespaced_service_account(_NAMESPACE, named)
@@ -237,7 +237,7 @@ def test_a_drained_pod_finishes_its_exchange_and_another_takes_its_place(core: A
 
 
 def _caller(core: Any, pool: str, authority: Authority | None = None) -> flight.FlightClient:
-    """A client outside the cluster's DNS."""
+    """Return a client outside the cluster's DNS."""
     host = f"{_RELEASE}-updraft-pool-{pool}"
     address = core.read_namespaced_service(f"{host}-cluster", _NAMESPACE).spec.cluster_ip
     if authority is None:

@@ -22,7 +22,7 @@ _SIMULATED = "updraft-simulated"
 _GPU = "example.com/gpu"
 _GPUS = 2
 _RELEASE = "placed"
-# Not the Job that makes tokens, which needs no GPU.
+# Excludes the Job that makes tokens, which needs no GPU.
 _POD = f"app.kubernetes.io/instance={_RELEASE},app.kubernetes.io/component=pool-gpu"
 _NODES = {"updraft-with-gpus": _GPUS, "updraft-without": 0}
 _READY_SECONDS = 60
@@ -31,7 +31,7 @@ _TAINTS = [{"key": key, "value": _SIMULATED, "effect": "NoSchedule"} for key in 
 
 @pytest.fixture
 def nodes(namespace: Namespace, tmp_path: Path) -> Iterator[None]:
-    """Two nodes with equal labels and taints, of which one has GPUs."""
+    """Make two nodes with equal labels and taints, one of which has GPUs."""
     skip_unless_built(KWOK)
     port = free_port()
     arguments = [
@@ -66,7 +66,7 @@ def _add(namespace: Namespace, name: str, gpus: int) -> None:
 
 @pytest.fixture
 def pool(namespace: Namespace, nodes: None, images: str) -> Iterator[str]:
-    """The Deployment of a pool with one GPU per pod, as in the guide."""
+    """Return the Deployment of a pool with one GPU per pod, as in the guide."""
     pools = {
         "default": None,
         "gpu": {

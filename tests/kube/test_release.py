@@ -21,7 +21,7 @@ from tests.support.waiting import until
 _POOL = "pool-default"
 _PODS, _TASKS = 4, 16
 _SCALED_SECONDS = 120
-# A value whose change makes new pods.
+# Value whose change makes new pods.
 _ROUND = "common.podTemplate.metadata.annotations.round"
 # The job rounds to hundredths of a minute.
 _ROUNDED = 0.0051

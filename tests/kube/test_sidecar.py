@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/guides/sidecar.md: executors that have a pool beside them, by the template that the chart makes."""
+"""Guide docs/guides/sidecar.md: executors with a pool next to them, from the template that the chart makes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS = 1_000
 
 @pytest.fixture(scope="module")
 def outcome(release: Release, namespace: Namespace, images: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What the job said."""
+    """Return the job's output."""
     told = namespace.core.read_namespaced_config_map(f"{NAME}-updraft-pool-default-sidecar", NAMESPACE)
     directory = tmp_path_factory.mktemp("sidecar")
     (directory / "executor.yaml").write_text(told.data["executor.yaml"])

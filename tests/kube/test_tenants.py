@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two tenants that share a pool: each with tokens of its own, and with a key by which its driver signs."""
+"""Two tenants that share a pool, each with its own tokens and its own signing key."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TENANT = "spark.updraft.udf.tenant"
 _TASKS = 4
 _PORT, _METRICS_PORT = 8815, 9825
 _CALL_SECONDS = 60
-# More than a kubelet takes to bring a changed ConfigMap to a pod by itself.
+# Longer than a kubelet takes on its own to update a changed ConfigMap in a pod.
 _SYNCED_SECONDS = 180
 _BATCH = pa.record_batch({"_0": pa.array(range(100), pa.int64())})
 _UNKNOWN_KEY, _NOBODYS = "does not know the key that signed", "this pool accepts no signature"
@@ -39,13 +39,13 @@ _UNKNOWN_KEY, _NOBODYS = "does not know the key that signed", "this pool accepts
 
 @contextmanager
 def _as(spark: SparkSession, release: Release, confs: Mapping[str, str]) -> Iterator[None]:
-    """The session uses the shared pool, with these confs."""
+    """Let the session use the shared pool with these confs."""
     with runtime_confs(spark, {ENDPOINT: release.confs(_POOL)[ENDPOINT], **confs}):
         yield
 
 
 def _endpoint(release: Release) -> str:
-    """Where this machine reaches the pool."""
+    """Return the address at which this machine reaches the pool."""
     return f"grpc://{release.cluster_ip(_POOL)}:{_PORT}"
 
 
@@ -100,7 +100,7 @@ def test_a_call_cannot_name_the_other_tenant(release: Release, tenants: Tenants)
 
 
 def _echoed(release: Release, tenants: Tenants, claimed: str) -> pa.RecordBatch:
-    """What a registered function returns to red, who claims to be of a tenant."""
+    """Return a registered function's result for red, who claims to be of this tenant."""
     headers = [(b"authorization", f"Bearer {tenants.tokens[RED]}".encode()), (TENANT_HEADER.encode(), claimed.encode())]
     options = flight.FlightCallOptions(timeout=_CALL_SECONDS, headers=headers)
     with flight.FlightClient(_endpoint(release)) as client:
@@ -134,7 +134,7 @@ def _said(findings: Sequence[Finding], check: str) -> Finding:
 
 def test_no_worker_serves_both_tenants(spark: SparkSession, release: Release, tenants: Tenants) -> None:
     def marks(tenant: str) -> tuple[set[str], set[str]]:
-        """Processes that served the tenant, and the marks of earlier exchanges in them."""
+        """Return the processes that served the tenant, and the marks of earlier exchanges in them."""
 
         def mark(numbers: pd.Series) -> pd.Series:
             import builtins
@@ -152,7 +152,7 @@ def test_no_worker_serves_both_tenants(spark: SparkSession, release: Release, te
     processes, found = marks(RED)
     others, found_by_blue = marks(BLUE)
     _, found_later = marks(RED)
-    # Red finds its own, because two workers serve eight exchanges.
+    # Red finds its own marks, because two workers serve eight exchanges.
     assert RED in found
     assert found | found_later <= {"", RED}
     assert found_by_blue <= {"", BLUE}
@@ -161,7 +161,7 @@ def test_no_worker_serves_both_tenants(spark: SparkSession, release: Release, te
 
 @pytest.mark.parametrize("page", ["/metrics", "/status.json", "/status"])
 def test_a_tenants_token_reads_neither_metrics_nor_status(release: Release, tenants: Tenants, page: str) -> None:
-    """They name functions and errors of both."""
+    """These pages name functions and errors of both tenants."""
     url = f"http://{release.pods(_POOL)[0].status.pod_ip}:{_METRICS_PORT}{page}"
     for token in ("", tenants.tokens[RED]):
         with pytest.raises(HTTPError, match="401"):
@@ -197,7 +197,7 @@ def test_nobody_signs_while_the_file_of_signers_cannot_be_used(
 def _signers(
     spark: SparkSession, release: Release, namespace: Namespace, tenants: Tenants, files: dict[str, str]
 ) -> Iterator[None]:
-    """Change the pool's ConfigMap for the block; at its end both tenants may sign again."""
+    """Change the pool's ConfigMap for the block; afterwards both tenants may sign again."""
     namespace.change_config_map(SIGNERS, files)
     try:
         yield
@@ -211,7 +211,7 @@ def _signers(
 
 
 def _refusal(spark: SparkSession, release: Release, tenants: Tenants, tenant: str) -> str:
-    """What the pool has against a tenant's signature now; empty for nothing."""
+    """Return why the pool refuses a tenant's signature now; empty if it accepts it."""
     release.sync_volumes(_POOL)
     with _as(spark, release, tenants.confs(tenant, signs=tenant)):
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/guides/executors-without-python.md: pods without Python run a scenario of tests/workers of each kind."""
+"""Guide docs/guides/executors-without-python.md: pods without Python run one tests/workers scenario of each kind."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def outcomes(
     tables: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Mapping[str, Mapping[str, Outcome]]:
-    """Outcomes of the scenarios, by side."""
-    # Older Sparks lack what these modules import.
+    """Return the outcomes of the scenarios, by side."""
+    # Imported here, because older Sparks lack what these modules import.
     from tests.workers.scenarios import import_all
 
     import_all()
@@ -77,7 +77,7 @@ def outcomes(
     }
     sides = {
         "stock": stock_side(directory / "stock"),
-        # Executors and pool see this directory, too. Executors and driver find the launcher on their own PATH.
+        # Executors and the pool also see this directory. Executors and the driver find the launcher on their own PATH.
         "updraft": Side(tables / "workers", Path(LAUNCHER.name), False, confs),
     }
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor() as threads:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of other projects that stand beside the chart on a cluster: what autoscaling reads, and simulated nodes.
+"""Programs of other projects next to the chart on a cluster: those that autoscaling reads, and simulated nodes.
 
-`make kube-tools` builds them from their Go modules, for which Go's checksum database vouches. Tests run them on this
-machine: there is no registry to pull their images from.
+`make kube-tools` builds them from their Go modules, which Go's checksum database verifies. Tests run them on this
+machine, because there is no registry to pull their images from.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _START_SECONDS, _STOP_SECONDS = 60, 10
 
 @dataclass(frozen=True)
 class Program:
-    """A package of a Go module, and the files that go with it."""
+    """Package of a Go module, and the files that go with it."""
 
     name: str
     module: str
@@ -43,7 +43,7 @@ class Program:
         return _BUILT / self.name
 
     def documents(self) -> list[Path]:
-        """Copies of the files."""
+        """Return copies of the files."""
         return sorted(_BUILT.glob(f"{self.name}.d/*"))
 
 
@@ -58,7 +58,7 @@ _ALL = (KWOK, METRICS_SERVER, PROMETHEUS_ADAPTER, KEDA_OPERATOR, KEDA_ADAPTER)
 
 
 def skip_unless_built(*programs: Program) -> None:
-    """Skip a test that needs them, with the command that builds them."""
+    """Skip a test that needs these programs, with the command that builds them."""
     missing = [program.name for program in programs if not program.path.exists()]
     if missing:
         pytest.skip(f"{', '.join(missing)}: not built; `make kube-tools` does that")
@@ -68,7 +68,7 @@ def skip_unless_built(*programs: Program) -> None:
 def running(
     program: Program, arguments: Sequence[str], *, port: int, log: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """A program for the block, from when it listens at `port`; its end before that fails with what it logged.
+    """Run a program for the block, once it listens at `port`; if it ends before that, fail with its log.
 
     `environment` is added to this process's.
     """
@@ -93,7 +93,7 @@ def running(
 
 
 def free_port() -> int:
-    """A free port, for a program that cannot report the port it got."""
+    """Return a free port, for a program that cannot report the port it got."""
     return next(free_ports())
 
 
@@ -110,7 +110,7 @@ def _build(program: Program) -> None:
     copies.mkdir()
     for file in (found for pattern in program.files for found in source.glob(pattern)):
         shutil.copyfile(file, copies / file.name)
-    # Last: a program that is there is complete.
+    # Built last, so that an existing program has all its files.
     command = ["go", "build", "-C", str(source), "-trimpath", "-ldflags=-s -w", "-o", str(program.path)]
     subprocess.run([*command, f"./{program.package}"], check=True)
 
@@ -121,7 +121,7 @@ def _downloaded(program: Program) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Build the programs that are missing."""
+    """Build the missing programs."""
     _BUILT.mkdir(parents=True, exist_ok=True)
     for program in _ALL:
         if not program.path.exists():

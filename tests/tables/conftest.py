@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool, and one Spark with Delta, Iceberg, Hive's metastore and Derby as a database."""
+"""Pool, and one Spark with Delta, Iceberg, Hive's metastore and Derby as a database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _jars() -> list[Path]:
 
 
 def has_iceberg() -> bool:
-    """Return whether there is Iceberg: a new Spark has a release of Delta first. `-k "not iceberg"` tests that."""
+    """Return whether there is Iceberg: for a new Spark, Delta is released first. `-k "not iceberg"` tests that."""
     return any(jar.name.startswith("iceberg") for jar in _jars())
 
 
@@ -35,7 +35,7 @@ def has_iceberg() -> bool:
 def pool() -> Iterator[LocalPool]:
     with LocalPool(workers=2) as pool:
         yield pool
-        # pytest shows it when the test failed.
+        # pytest shows it if the test failed.
         print(pool.log())
 
 
@@ -62,7 +62,7 @@ def spark(pool: LocalPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         "spark.sql.catalog.database.warehouse": str(directory / "iceberg" / "database"),
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.shuffle.partitions": "1",
-        # The tables of tests are small.
+        # The tests' tables are small, so the writer must take small writes too.
         "spark.updraft.write.smallWriteBytes": "0",
     }
     session = local_spark("updraft-tables", connector=False, conf=confs)

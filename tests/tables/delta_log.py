@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transaction log of a Delta table, without what differs from run to run: names, sizes, times and random ids."""
+"""Transaction log of a Delta table, without what differs from run to run: names, sizes, times and random ids."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def data_files(table: Path) -> list[Path]:
 
 def _action(line: str, table: Path, columns: dict[str, str]) -> str:
     for name in re.findall(f"col-{_UUID}", line):
-        # In the order of the schema, which comes first.
+        # Columns are numbered in the order of the schema, which comes first.
         columns.setdefault(name, f"column {len(columns)}")
         line = line.replace(name, columns[name])
     [(kind, fields)] = json.loads(line).items()
     text = json.dumps({kind: _without_random(fields)}, sort_keys=True)
-    # A predicate names its columns with numbers that count the expressions of a session.
+    # A predicate's column names contain numbers that count a session's expressions.
     return re.sub(rf"{_UUID}|#\d+L?", "#", text.replace(str(table), "{table}"))
 
 

@@ -70,7 +70,7 @@ def _from_batches(spark: SparkSession, place: Place) -> None:
     spark.sql(f"SELECT {', '.join(_FLAT_TYPES)} FROM range(0, 9000, 1, 1)").write.parquet(str(place.scratch / "source"))
     frame = spark.read.parquet(str(place.scratch / "source"))
     frame.write.format("delta").save(str(place.directory))
-    # Other columns in another order, and a filter, which needs rows.
+    # Reordered columns, and a filter, which needs rows.
     frame.select("day", "id").withColumnRenamed("day", "shown").write.format("delta").mode("overwrite").option(
         "overwriteSchema", "true"
     ).save(str(place.directory))
@@ -304,4 +304,4 @@ EVERYDAY = frozenset(
         "update",
     ]
 )
-"""Scenarios of `make check`, each for another seam; the campaign has all."""
+"""Scenarios of `make check`, each for a different seam; the campaign runs all."""

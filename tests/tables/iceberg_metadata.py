@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metadata of an Iceberg table, without what differs from run to run: names, sizes, times and ids of snapshots."""
+"""Metadata of an Iceberg table, without what differs from run to run: names, sizes, times and ids of snapshots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 
 _POSITION_DELETES = 1
 _MEASURED = re.compile("size|spark.app.id|app-id|app-name|queryId|total-data-files-bytes")
-# Sizes, places and names. A file's row groups differ in size, but not in their number.
+# Sizes, places and names. A file's row groups differ in size, but not in number.
 _RANDOM = {
     "file_path",
     "file_size_in_bytes",
@@ -24,7 +24,7 @@ _RANDOM = {
 
 
 def snapshots(spark: SparkSession, table: str) -> list[tuple[int, str]]:
-    """Return the id of each snapshot, oldest first, and what it says of itself."""
+    """Return the id of each snapshot, oldest first, and its summary."""
     found = spark.sql(f"SELECT * FROM {table}.snapshots").collect()
     found.sort(key=lambda row: (row.committed_at, row.snapshot_id))
     numbers = {row.snapshot_id: number for number, row in enumerate(found)}

@@ -292,4 +292,4 @@ EVERYDAY = frozenset(
         "update",
     ]
 )
-"""Scenarios of `make check`, each for another seam; the campaign has all."""
+"""Scenarios of `make check`, each for a different seam; the campaign runs all."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table of either format after a fault, read and cleaned by a Spark that has not written it."""
+"""Table of either format after a fault, read and cleaned by a Spark that has not written it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from tests.support.spark import runtime_confs
 
 TEXT = "sha2(cast(id AS string), 512)"
-"""Third column of the table, from the second one."""
+"""Third column of the table, computed from the second."""
 _FOUR_DAYS_SECONDS = 4 * 24 * 3600
 
 
-# Sessions keep the catalogs that they have used.
+# Makes names unique, because a session keeps the catalogs that it has used.
 _numbers = itertools.count(1)
 
 
@@ -50,9 +50,9 @@ class KeptTable:
         self._spark.sql(f"CREATE TABLE {self.name} (batch BIGINT, id BIGINT, text STRING) USING {self.format}")
 
     def batches(self) -> dict[int, int]:
-        """Return the rows of each batch, which are all different and as they were written."""
+        """Return the rows of each batch, after checking that they are all different and as written."""
         self._spark.catalog.clearCache()
-        # Before Spark 4.1, a session goes on reading the snapshot that it knows of an Iceberg table.
+        # Before Spark 4.1, a session keeps reading the snapshot of an Iceberg table that it knows.
         self._spark.sql(f"REFRESH TABLE {self.name}")
         read = self._spark.sql(
             f"SELECT batch, count(*), count(DISTINCT id), count_if(NOT text <=> {TEXT}) FROM {self.name} GROUP BY batch"
@@ -66,7 +66,7 @@ class KeptTable:
         return all(str(pq.read_metadata(file).created_by).startswith("parquet-cpp") for file in self.in_use())
 
     def data(self) -> set[Path]:
-        """Return all files that are not of the log."""
+        """Return all files that are not part of the log."""
         return {file for file in self._everything() if self._log not in file.relative_to(self.directory).parts}
 
     def log(self) -> set[Path]:
@@ -83,7 +83,7 @@ class KeptTable:
             with runtime_confs(self._spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
                 self._spark.sql(f"VACUUM {self.name} RETAIN 0 HOURS")
             return
-        # The command keeps what is younger than three days.
+        # The command keeps files younger than three days.
         for file in self._everything():
             os.utime(file, (time.time() - _FOUR_DAYS_SECONDS,) * 2)
         self._spark.sql(f"CALL {self.catalog}.system.remove_orphan_files(table => 'db.t')")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An application that writes a table step by step, with executors in processes of their own, until it is killed.
+"""Application that writes a table step by step, with executors in processes of their own, until it is killed.
 
 It prints the number of each step that has committed. A step that fails is tried again: it must not have committed.
 """
@@ -25,7 +25,7 @@ _EXTENSIONS = (
 
 
 def statement(table: str, step: int) -> str:
-    """Return what a step does: three batches are appended, then half of the last one is deleted."""
+    """Return the statement of a step: three batches are appended, then half of the last one is deleted."""
     if step % 4 == 3:
         return f"DELETE FROM {table} WHERE batch = {step - 1} AND id % 2 = 0"
     rows = f"SELECT cast({step} AS bigint) AS batch, id, {TEXT} AS text FROM range(0, {BATCH_ROWS}, 1, {_PARTITIONS})"
@@ -39,7 +39,7 @@ def batches_after(steps: int) -> dict[int, int]:
 
 
 def main() -> None:
-    """Write for ever."""
+    """Write forever."""
     table_format, table, endpoint, jars, catalog, warehouse = sys.argv[1:]
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     class_path = ":".join(map(str, [connector_jar(), *sorted(Path(jars).resolve(strict=True).glob("*.jar"))]))
@@ -68,7 +68,7 @@ def main() -> None:
             spark.sql(statement(table, step))
         except Exception as error:
             print(f"step {step} failed: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
-            # A killed writer needs a moment to start again.
+            # A killed writer needs a moment to restart.
             time.sleep(0.5)
         else:
             step += 1

@@ -19,7 +19,7 @@ from tests.support.spark import runtime_confs
 
 @dataclass(frozen=True)
 class Place:
-    """One side's table and its directory; `scratch` is an empty directory."""
+    """Table of one side and its directory; `scratch` is an empty directory."""
 
     table: str
     directory: Path

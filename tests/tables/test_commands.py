@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands on tables of Delta, Iceberg and Hive with a Python function inside do what they do on stock."""
+"""Commands on tables of Delta, Iceberg and Hive with a Python function inside work as on stock."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ COMMANDS: dict[str, Command] = {
 }
 
 
-# Delta plans each of these as another command of the table: its statement in SQL, or a table with partitions.
+# Delta plans each of these as another of its commands: as SQL's statement, or for a table with partitions.
 _LIKE_OTHERS = frozenset(
     {
         "delta_update_api",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delta tables without a writer that would make their data files: Delta's own writer does, or nothing is written."""
+"""Delta tables if no writer would make their data files: Delta's own writer does, or nothing is written."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_explain_says_why_delta_makes_the_files(spark: SparkSession, place: Path
 
 
 def test_other_sessions_and_other_settings_leave_delta_alone(spark: SparkSession, place: Path) -> None:
-    # This thread now observes transactions.
+    # After this, this thread observes transactions.
     assert spark.range(0, 3, 1, 1).count() == 3
     with another_session(spark) as other:
         _write(other, place)

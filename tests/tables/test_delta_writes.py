@@ -24,7 +24,7 @@ from tests.tables.delta_scenarios import EVERYDAY, SCENARIOS
 from tests.tables.scenarios import Place, parameters, rows, run
 
 _PREFIX = "spark.updraft.write."
-# The library that the writer encodes with.
+# Library with which the writer encodes.
 _OURS = "parquet-cpp"
 
 
@@ -37,7 +37,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def writer(root: Path) -> Iterator[LocalWriter]:
     with LocalWriter(root) as writer:
         yield writer
-        # pytest shows it when the test failed.
+        # pytest shows it if the test failed.
         print(writer.log())
 
 

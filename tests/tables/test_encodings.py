@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.support.spark import runtime_confs
 from tests.support.writer import LocalWriter
 
-# The encoder tries texts in row groups of about this size.
+# The encoder tries encodings of texts in row groups of about this size.
 _ROWS = 80_000
 _COLUMNS = (
     "id",
@@ -37,7 +37,7 @@ _DELTA_ENCODINGS = {"DELTA_BINARY_PACKED", "DELTA_BYTE_ARRAY"}
 
 @pytest.fixture(scope="module", params=["compatible", "compact"])
 def parquet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
-    """Files that the writer has made, with these encodings."""
+    """Return files that the writer has made with these encodings."""
     root: Path = tmp_path_factory.mktemp(request.param)
     frame = spark.range(0, _ROWS, 1, 1).selectExpr(*_COLUMNS)
     frame.write.parquet(str(root / "wanted"))

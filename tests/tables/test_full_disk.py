@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that fills during a write: an error as on stock, and the table stays as it was."""
+"""Disk that fills during a write: an error as on stock, and the table stays as it was."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_full_disk_fails_the_write_alone(spark: SparkSession, tmp_path: Path, 
                 assert table.batches() == {0: _SMALL}
                 writer.becomes_empty()
                 if side == "ours":
-                    # Unlike stock's, the failed write has left room again.
+                    # Unlike stock's, the failed write has freed its room.
                     _insert(spark, table, 2, _SMALL)
                     table.clean()
                     assert table.data() == table.in_use()

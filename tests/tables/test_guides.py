@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The code that the guides show for tables."""
+"""Code that the guides show for tables."""
 
 from __future__ import annotations
 

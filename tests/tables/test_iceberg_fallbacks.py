@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iceberg tables without a writer that would make their data files, and writes that fail or meet another commit."""
+"""Iceberg tables if no writer would make their data files, and writes that fail or conflict with another commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FAILURES = (PySparkException, Py4JJavaError)
 
 
 class _Table:
-    """A table of its own for each test."""
+    """Separate table for each test."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.name = f"iceberg.fallbacks.{name}"
@@ -70,7 +70,7 @@ def writes_iceberg(spark: SparkSession) -> Iterator[None]:
 def writer(spark: SparkSession) -> Iterator[LocalWriter]:
     with LocalWriter(Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse")))) as writer:
         yield writer
-        # pytest shows it when the test failed.
+        # pytest shows it if the test failed.
         print(writer.log())
 
 
@@ -214,7 +214,7 @@ def test_a_writer_that_dies_fails_the_write_and_leaves_no_file(spark: SparkSessi
 
 
 def _delete_beside_a_delete(spark: SparkSession, table: _Table) -> str:
-    """Delete rows while another delete, which began earlier, is under way, and return the error of that one."""
+    """Delete rows while another, earlier delete is running, and return the error of that one."""
     table.create()
     table.append()
     started, free = table.directory / "started", table.directory / "free"
@@ -235,7 +235,7 @@ def _delete_beside_a_delete(spark: SparkSession, table: _Table) -> str:
             free.touch()
         error = deleted.exception()
     assert len(data_files(table.directory)) == 2, "the file of the delete that was not committed is removed"
-    # The first lines, up to the name of a file and without ids.
+    # Only the first lines, up to the name of a file and without ids.
     lines = "\n".join(str(error).splitlines()[:2]).split("[", maxsplit=1)[0]
     return f"{type(error).__name__} {re.sub(r'[0-9]+', '#', lines)}"
 

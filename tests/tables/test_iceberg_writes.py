@@ -17,11 +17,11 @@ from tests.tables.iceberg_scenarios import EVERYDAY, SCENARIOS
 from tests.tables.scenarios import Place, parameters, rows, run
 
 _PREFIX = "spark.updraft.write."
-# The library that the writer encodes with.
+# Library with which the writer encodes.
 _OURS = "parquet-cpp"
-# Iceberg 1.11, that of Spark 4.0, does not count the nulls of a floating-point field inside of structs that are null.
+# Iceberg 1.11, for Spark 4.0, does not count nulls of a floating-point field inside null structs.
 _NULL_STRUCTS = "nulls_inside"
-# Scenarios for a catalog that keeps its tables in a database: each kind of write, and each way to make a table.
+# Scenarios for a catalog that keeps its tables in a database: each kind of write, and each way to create a table.
 _IN_A_DATABASE = (
     "ctas_partitioned",
     "rtas",
@@ -45,7 +45,7 @@ def root(spark: SparkSession) -> Path:
 def writer(root: Path) -> Iterator[LocalWriter]:
     with LocalWriter(root) as writer:
         yield writer
-        # pytest shows it when the test failed.
+        # pytest shows it if the test failed.
         print(writer.log())
 
 

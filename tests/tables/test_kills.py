@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills of executors, writers and drivers at each stage of a write: what is committed is whole, and nothing else stays.
+"""Kills of executors, writers and drivers at each stage of a write: committed data is complete, and nothing else stays.
 
 An application appends to a table and deletes from it. One process after another is killed at one stage after another,
 the driver last. Then another Spark reads the table, and cleans it with the table format's own command.
@@ -28,10 +28,10 @@ from tests.support.writer import LocalWriter
 from tests.tables.kept_table import KeptTable
 from tests.tables.kills_application import batches_after
 
-# Five kills, and the JVMs and services that start again, take longer than other tests may.
+# Five kills, with restarts of JVMs and services, take longer than other tests may.
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900)]
 
-# Three steps take a few seconds, or half a minute where other work has the processors.
+# Three steps take a few seconds, or half a minute on a busy machine.
 _STEPS_SECONDS = 180
 _TAIL = 4000
 _STAGES = ("writes", "publishes")
@@ -106,7 +106,7 @@ def _kill_writer(writer: LocalWriter) -> None:
 def writer(tmp_path: Path) -> Iterator[LocalWriter]:
     with LocalWriter(tmp_path, arguments=["--quota-bytes", str(64 << 20)]) as writer:
         yield writer
-        # pytest shows it when the test failed.
+        # pytest shows it if the test failed.
         print(writer.log())
 
 
@@ -142,7 +142,7 @@ def test_kills_leave_whole_steps_and_no_stray_file(
             application.kill()
             log = (tmp_path / "application.log").read_text()
             print(log[-_TAIL:])
-        # Each kill of an executor was noticed, and a writer was killed that had a file open.
+        # Spark noticed each kill of an executor, and one writer was killed with an open file.
         assert log.count("Lost executor") >= len(_STAGES)
         assert "did not write" in log
         writer.becomes_empty()

@@ -30,7 +30,7 @@ _STEPS = (
     "DELETE FROM {t} WHERE id BETWEEN 30 AND 40",
     f"MERGE INTO {{t}} t USING ({_SELECT} FROM range(90, 110)) s ON t.id = s.id {_ACTIONS}",
 )
-# Each selects some rows of some files.
+# Filters, each of which selects some rows of some files.
 _FILTERS = ("id >= 80", "double < 2", "s = 'changed'", "s > 'text 08'", "int = 42", "k = 1")
 
 
@@ -77,7 +77,7 @@ def _newest(metadata: Path) -> str:
 def _write(spark: SparkSession, table: str, using: str) -> None:
     columns = spark.sql(f"{_SELECT} FROM range(1)")
     if using == "iceberg":
-        # It has no integers of one or two bytes.
+        # Iceberg has no integers of one or two bytes.
         columns = columns.withColumns({name: columns[name].cast("int") for name in ("byte", "short")})
     spark.sql(f"CREATE TABLE {table} ({columns._jdf.schema().toDDL()}) USING {using} PARTITIONED BY (k)")
     for step in _STEPS:
@@ -118,7 +118,7 @@ def test_pyiceberg_reads_an_iceberg_table(tables: dict[str, Table]) -> None:
 
 @pytest.mark.parametrize("name", ["delta", "iceberg"])
 def test_polars_reads_the_table(tables: dict[str, Table], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # It warns that another package would plan faster.
+    # pyiceberg's planner, because the default warns that another package would be faster.
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     table = tables[name]
     found = (pl.scan_delta if name == "delta" else pl.scan_iceberg)(table.path)
@@ -132,7 +132,7 @@ def test_duckdb_reads_the_files_of_the_table(tables: dict[str, Table], name: str
     table = tables[name]
     if name == "delta":
         found = duckdb.read_parquet(DeltaTable(table.path).file_uris(), hive_partitioning=True)
-        # DuckDB takes INT96, which Spark writes by default, for timestamps without a time zone.
+        # DuckDB reads INT96, Spark's default, as timestamps without a time zone.
         found = found.project('* REPLACE (timezone(\'UTC\', "at") AS "at")')
     else:
         tasks = StaticTable.from_metadata(table.path).scan().plan_files()

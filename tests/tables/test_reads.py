@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads of tables whose files the writer makes: the same rows from the same files as of stock's, by either reader."""
+"""Reads of tables whose files the writer makes: the same rows from the same files as stock's, with either reader."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _FILTERS = (
     "k = 1 AND id > 350",
     "at IS NOT NULL AND id < 0",
 )
-# Eight files for each side: of four appends, with two partitions each.
+# Eight files for each side, from four appends with two partitions each.
 _FILES = 8
-# Metrics of a scan about files that are read.
+# Metrics of a scan that count the files read.
 _READ = {"delta": "numFiles", "iceberg": "resultDataFiles"}
 _SCAN = {"delta": "Scan parquet", "iceberg": "BatchScan"}
 
 
 class _Tables:
-    """A table of each side."""
+    """Table of each side."""
 
     def __init__(self, spark: SparkSession, using: str, endpoint: str) -> None:
         self.using = using
@@ -49,12 +49,12 @@ class _Tables:
 
 def _write(spark: SparkSession, using: str, name: str) -> None:
     text = "if(id % 50 = 0, NULL, concat('text ', lpad(id, 3, '0'))) AS s"
-    # The types are those of small numbers.
+    # The types include those of small numbers.
     types = ", ".join(TYPES).replace("cast(id AS tinyint)", "cast(id % 100 AS tinyint)")
     query = f"SELECT id, id % 2 AS k, {text}, {types}"
     columns = spark.sql(f"{query} FROM range(1)")
     if using == "iceberg":
-        # It has no integers of one or two bytes.
+        # Iceberg has no integers of one or two bytes.
         columns = columns.withColumns({name: columns[name].cast("int") for name in ("byte", "short")})
     spark.sql(f"CREATE TABLE {name} ({columns._jdf.schema().toDDL()}) USING {using} PARTITIONED BY (k)")
     for begin in range(0, 400, 100):
@@ -69,7 +69,7 @@ def tables(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[_Tab
 
 def _files_read(spark: SparkSession, tables: _Tables, side: str, predicate: str) -> int:
     """Return how many files a query with a filter reads."""
-    # A query for which no file is left has no scan.
+    # A query without any remaining file has no scan.
     frame = spark.sql(f"SELECT id, s FROM {tables.names[side]} WHERE {predicate}")
     frame.collect()
     return metrics_of(frame, _SCAN[tables.using])[_READ[tables.using]]

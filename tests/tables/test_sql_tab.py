@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SQL tab shows what the files of a table cost, and which files the writer service has not made, and why."""
+"""The SQL tab shows the cost of a table's files, and which files the writer service has not made, and why."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _insert(spark: SparkSession, table: str, query: str = _ROWS) -> list[Operato
 
     def shown() -> list[Operator]:
         found = operators_since(spark, before)
-        # Spark adds up the metrics of a query after its end.
+        # Spark adds up a query's metrics after it ends.
         return found if any(_OWN & operator.metrics.keys() or _of_iceberg(operator) for operator in found) else []
 
     return until("the metrics are there", shown)
@@ -61,7 +61,7 @@ def test_it_shows_files_bytes_and_throttling(spark: SparkSession, using: str, ca
     table = _table(spark, using, f"costs_{case.replace(' ', '_')}", partitions=partitions)
     query = _ROWS
     if case == "after a shuffle":
-        # Adaptive execution shows its plan again and again.
+        # Adaptive execution shows each version of its plan.
         query = f"SELECT DISTINCT * FROM ({query})"
     root = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse"))).parent
     with LocalWriter(root) as writer, runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint}):
@@ -74,7 +74,7 @@ def test_it_shows_files_bytes_and_throttling(spark: SparkSession, using: str, ca
     assert shown["files by Spark's own writer"] == "0"
     assert _COSTS | {"bytes of rows", "bytes of files", "row groups"} <= shown.keys()
     if case == "partitioned" and using == "delta":
-        # Iceberg asks Spark to distribute the rows by partitions, with and without the writer.
+        # Iceberg asks Spark to distribute rows by partition, with and without the writer.
         assert not any("Exchange" in operator.name for operator in found), found
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writers that can be reached, and would not open a file now."""
+"""Writers that can be reached but would not open a file now."""
 
 from __future__ import annotations
 

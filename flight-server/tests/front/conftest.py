@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of the admission share."""
+"""Fixtures for tests of admission."""
 
 from collections.abc import AsyncIterator
 
@@ -10,7 +10,7 @@ from fake_pool import FakePool
 
 @pytest.fixture
 async def pool_of() -> AsyncIterator[PoolOf]:
-    """`pool_of(workers)`: a pool that is closed when the test ends."""
+    """Return `pool_of(workers)`, which makes a pool that is closed when the test ends."""
     pools: list[FakePool] = []
 
     def make(workers: int) -> FakePool:

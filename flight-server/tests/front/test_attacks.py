@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stranger can try from the network without ever getting a worker: the front lives and serves others."""
+"""Network attacks by clients that never get a worker: the front survives and serves others."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def literal_header(name: bytes, value: bytes) -> bytes:
-    """HPACK, never indexed, lengths below 127."""
+    """Encode a header in HPACK as never indexed; name and value are shorter than 127 bytes."""
     return b"\x10" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
@@ -57,7 +57,7 @@ async def connections(
 
 
 async def serves(front: RunningFront) -> bool:
-    # A connection that a short handshake timeout cut off on a busy machine is made again.
+    # On a busy machine the short handshake timeout may cut off a connection, so the channel may reconnect.
     call = front.exchange(timeout=ANSWER_SECONDS, wait_for_ready=True)
     await call.write(path_request("echo"))
     await call.done_writing()
@@ -65,27 +65,27 @@ async def serves(front: RunningFront) -> bool:
 
 
 async def hung_up(reader: asyncio.StreamReader) -> None:
-    """Until the front has closed the connection."""
+    """Wait until the front has closed the connection."""
     with contextlib.suppress(ConnectionError):
         while await reader.read(64 * 1024):
             pass
 
 
 async def is_greeted(reader: asyncio.StreamReader) -> bool:
-    """Whether the front begins to speak; it may hang up instead."""
+    """Return whether the front sends anything instead of hanging up."""
     with contextlib.suppress(ConnectionError):
         return bool(await reader.read(1))
     return False
 
 
 def resident_bytes() -> int:
-    """What the process holds, without what has been freed and not yet given back."""
+    """Return the memory that the process uses, without freed memory that the allocator kept."""
     ctypes.CDLL(None).malloc_trim(0)
     return int(psutil.Process().memory_info().rss)
 
 
 async def falls_below(limit_bytes: int) -> bool:
-    """Whether memory does in time: the front hangs up first and then frees what had arrived."""
+    """Return whether memory falls below the limit in time: the front hangs up before it frees the received bytes."""
     for _ in range(int(ANSWER_SECONDS)):
         if resident_bytes() < limit_bytes:
             return True
@@ -214,11 +214,12 @@ async def test_a_connection_gets_no_more_calls_than_it_may_have(
     async with running_front(FakePool()) as front:
         calls = [front.exchange(timeout=1.0) for _ in range(50)]
         await asyncio.wait([asyncio.ensure_future(call.read()) for call in calls])
-        # A call beyond the limit waits in the client, or is sent back if it left before the client knew the limit.
+        # A call beyond the limit waits in the client, or the front rejects it if it left before the client knew the
+        # limit.
         refused = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}
         codes = [await call.code() for call in calls]
         assert set(codes) <= refused
-        # Those within the limit are open until their deadline.
+        # Calls within the limit stay open until their deadline.
         assert codes.count(grpc.StatusCode.DEADLINE_EXCEEDED) >= 5
         assert await serves(front)
 
@@ -226,10 +227,10 @@ async def test_a_connection_gets_no_more_calls_than_it_may_have(
 async def test_compressed_messages_are_refused_before_they_can_swell(running_front: Running) -> None:
     async with running_front(FakePool()) as front:
         call = front.channel.stream_stream(DO_EXCHANGE)(timeout=ANSWER_SECONDS, compression=grpc.Compression.Gzip)
-        # What is large and dull shrinks to a thousandth: a limit on what arrives would limit nothing.
+        # Zeros compress to a thousandth, so a limit on received bytes would not limit memory.
         with contextlib.suppress(grpc.aio.AioRpcError):
             await call.write(bytes(1024 * 1024))
-        # A client that still writes when it is refused sees an error of its own.
+        # A client that is still writing when it is refused sees a different error.
         assert await call.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL)
         assert not front.pool.leases
         assert await serves(front)

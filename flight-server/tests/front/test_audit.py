@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a front records of exchanges and refusals, and what it refuses while it cannot."""
+"""Audit records of exchanges and refusals, and requests that a front refuses while it cannot write them."""
 
 import asyncio
 import contextlib
@@ -37,9 +37,9 @@ def settings(tmp_path: Path, log: Path) -> dict[str, Any]:
 
 
 async def served(front: RunningFront, command: ExchangeCommand, token: str = "token", *, whole: bool = True) -> Any:
-    """The error of an exchange; None."""
+    """Run an exchange and return its error, or None."""
     call = front.exchange(metadata=(("authorization", f"Bearer {token}"),))
-    # Who is refused at the door may hear of it before anything is sent.
+    # A client that fails authentication may learn of it before it sends anything.
     with contextlib.suppress(grpc.aio.AioRpcError):
         for message in (command_request(command), *((batch(1), finish(1)) if whole else ())):
             await call.write(message)
@@ -57,7 +57,7 @@ def _lines(log: Path) -> list[str]:
 
 
 async def records(log: Path, count: int) -> list[dict[str, Any]]:
-    """The last ones are written behind the end of a call."""
+    """Wait for this many records and return them; the front writes the last ones after the end of a call."""
     for _ in range(6000):
         lines = await asyncio.to_thread(_lines, log)
         if len(lines) >= count:
@@ -159,7 +159,7 @@ async def test_a_refused_function_is_recorded_with_whom_it_was_said_to_be_for(
 async def test_strangers_do_not_fill_the_log(
     running_front: Running, settings: dict[str, Any], log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # However slow the machine is, 60 calls take less than a minute.
+    # Even on a slow machine, 60 calls take less than a minute.
     monkeypatch.setattr("updraft.service.audit._STRANGERS_A_SECOND", 1)
     async with running_front(FakePool(), **settings) as front:
         for _ in range(60):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What arrives before its exchange has a worker: refused, the oldest first, where it takes too much memory."""
+"""Messages that arrive before their exchange has a worker: the front refuses the oldest if they use too much memory."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ PIECE_BYTES = 16 * 1024
 
 
 class Sending:
-    """A client whose message comes when it may."""
+    """Client whose message arrives when the test says so."""
 
     record = NO_RECORD
 
@@ -69,7 +69,7 @@ class Memory:
 
 
 async def settled(*reads: "asyncio.Task[bytes | None]") -> list[bool]:
-    """Which of the reads have ended, once all that can happen has."""
+    """Let the loop run until nothing changes, and return which reads have ended."""
     for _ in range(10):
         await asyncio.sleep(0)
     return [read.done() for read in reads]
@@ -125,7 +125,7 @@ class Crowd:
         self.reads = [asyncio.ensure_future(early.of(client)()) for client in self.clients]
 
     async def begun(self) -> int:
-        """The number of reads that have begun."""
+        """Return the number of reads that have begun."""
         await settled()
         return sum(client.is_read for client in self.clients)
 
@@ -142,7 +142,7 @@ async def test_few_reads_begin_before_the_next_look_however_late_it_comes() -> N
     for number in (0, 1, 2):
         crowd.clients[number].message.set_result(b"there")
     assert await crowd.begun() == 11
-    # Silent clients delay others no longer than that.
+    # Silent clients delay others only until the next look.
     early.look()
     assert await crowd.begun() == 19
     early.look()
@@ -157,7 +157,7 @@ async def test_reads_begin_one_at_a_time_while_memory_is_short() -> None:
     assert await crowd.begun() == 8
     memory.allocated = 500 * MIB
     early.look()
-    # The older half is refused, and all who read among it.
+    # The front refuses the older half, including all clients that it is reading from.
     assert sum(await settled(*crowd.reads)) == 10
     assert await crowd.begun() == 9
     crowd.clients[10].message.set_result(b"there")
@@ -207,7 +207,7 @@ async def test_what_running_exchanges_may_take_is_not_counted() -> None:
 async def test_the_library_says_what_it_has_allocated() -> None:
     before = allocated_bytes()
     held = bytes(50 * MIB)
-    # Other threads of this process free a little of their own meanwhile.
+    # Other threads of this process free a little memory meanwhile.
     assert allocated_bytes() >= before + len(held) // 2
 
 
@@ -223,7 +223,7 @@ async def test_a_refused_message_is_freed_at_once(running_front: Running) -> Non
                 _, error = await all_replies(call)
                 assert error is not None
                 assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-            # What is left are the libraries' own last references, not all that was sent.
+            # The remaining memory belongs to the libraries' last references, not to everything that was sent.
             assert allocated_bytes() < before + 80 * MIB
         finally:
             gc.enable()
@@ -259,7 +259,7 @@ async def test_what_messages_have_freed_goes_back_to_the_system_while_others_are
 
 @contextlib.contextmanager
 def freed_pieces() -> Iterator[None]:
-    """Memory that was freed below some that is still in use, which keeps the C library from returning it."""
+    """Free memory below a block still in use, which keeps the C library from returning it."""
     library = ctypes.CDLL(None)
     library.malloc.restype = ctypes.c_void_p
     pieces = [library.malloc(PIECE_BYTES) for _ in range(128 * MIB // PIECE_BYTES)]

@@ -25,7 +25,7 @@ from updraft_server.pool.leases import LeaseOutcome
 from updraft_server.pool.worker_events import WorkerDeath
 
 SIGKILL = WorkerDeath(-9)
-# Of a megabyte each: twice what every buffer on the way to a worker may hold.
+# Batches of 1 MB each: twice as much as all buffers on the way to a worker hold.
 ECHOED_BATCHES = 128
 
 
@@ -61,7 +61,7 @@ async def hangs_up(worker: FakeWorker) -> None:
 
 
 async def released(pool: FakePool, lease: int = 0) -> LeaseOutcome:
-    """The outcome of a lease, once it is released."""
+    """Wait until a lease is released and return its outcome."""
     changed = asyncio.Event()
     pool.subscribe(changed.set)
     while len(pool.leases) <= lease or pool.leases[lease].outcome is None:
@@ -210,7 +210,7 @@ async def test_a_worker_that_reads_nothing_holds_the_client_back(running_front: 
         await held_back.write(command_request(echo_command()))
         await held_back.read()
         writing = asyncio.create_task(write_without_end(held_back))
-        # As much as a client that is not held back sends in the meantime: no clock, which a slow machine would beat.
+        # Send as much as an unthrottled client sends meanwhile; a clock would fail on a slow machine.
         call = front.exchange()
         await call.write(command_request(echo_command()))
         for message in (batch(sequence, bytes(1_000_000)) for sequence in range(1, ECHOED_BATCHES + 1)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A front as a whole: its listeners, health, control calls, drain and start."""
+"""Front as a whole: its listeners, health, control calls, drain and start."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ def faults_of(location: str) -> dict[str, str]:
 
 
 async def refused(channel: grpc.aio.Channel) -> grpc.StatusCode | None:
-    """The status of an exchange that is refused at its first message."""
+    """Return the status of an exchange that the front refuses at its first message."""
     call = channel.stream_stream("/arrow.flight.protocol.FlightService/DoExchange")(timeout=60)
     await call.write(path_request("echo"))
     return await status_of(call)
@@ -132,7 +132,7 @@ async def test_a_connection_to_the_admin_listener_grows_only_so_old(
         ]
         for watch in watches:
             assert await next_health(watch) == SERVING
-        # Who asks now and then keeps no connection, and whoever watches over it hears that it is over.
+        # The admin listener closes old connections: its watch ends with an error, and new calls still work.
         assert await watches[0].code() is grpc.StatusCode.UNAVAILABLE
         assert await health(admin) == SERVING
         assert not watches[1].done()
@@ -260,7 +260,7 @@ async def test_an_address_in_use_is_named(running_front: Running) -> None:
 
 
 class SlowPool(FakePool):
-    """Starts when the test lets it; its functions are unknown until then."""
+    """Pool that starts when the test lets it; its functions are unknown until then."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may call a front: tokens, certificates and their renewal."""
+"""Authentication at a front: tokens, certificates and their renewal."""
 
 import asyncio
 from pathlib import Path
@@ -44,8 +44,8 @@ async def test_a_header_that_says_two_things_says_nothing(running_front: Running
             ([(name, "Bearer second"), (name, "Bearer first")], grpc.StatusCode.UNAUTHENTICATED),
         ):
             call = front.exchange(metadata=(token, *others))
-            # Who is refused at the door hears of it before anything is sent. A write that meets the end of the call
-            # would make the client forget how it ended.
+            # The front refuses an unauthenticated client before it sends anything. A write after the end of the call
+            # would make the client forget the status.
             sent = (command_request(echo_command()), finish(0)) if said is grpc.StatusCode.OK else ()
             for message in sent:
                 await call.write(message)
@@ -62,7 +62,7 @@ async def test_a_token_file_that_is_taken_away_revokes_its_tokens(running_front:
         assert await admitted(front.channel, "Bearer first") is grpc.StatusCode.OK
         with capture_logs() as log:
             tokens.unlink()
-            # Nobody calls meanwhile.
+            # No call is made meanwhile.
             for _ in range(600):
                 if any("no token is valid any more" in line["event"] for line in log):
                     break
@@ -86,14 +86,14 @@ def tls_settings(directory: Path) -> dict[str, Path]:
 
 
 def secure_channel(front: RunningFront, credentials: grpc.ChannelCredentials) -> grpc.aio.Channel:
-    # A subchannel of its own, so that every channel makes its own handshake.
+    # With a local subchannel pool, every channel makes its own handshake.
     options = (("grpc.use_local_subchannel_pool", 1),)
     port = front.address.rpartition(":")[2]
     return grpc.aio.secure_channel(f"localhost:{port}", credentials, options=options)
 
 
 def known_client(authority: trustme.CA) -> grpc.ChannelCredentials:
-    """What a client has whose certificate the authority has signed."""
+    """Return the credentials of a client whose certificate the authority has signed."""
     client = authority.issue_cert("client")
     return grpc.ssl_channel_credentials(
         authority.cert_pem.bytes(), client.private_key_pem.bytes(), client.cert_chain_pems[0].bytes()
@@ -153,7 +153,7 @@ async def test_an_authority_that_is_taken_away_revokes_its_certificates(
         await begun.write(command_request(echo_command()))
         await begun.read()
         trustme.CA().cert_pem.write_to_path(tmp_path / "ca.crt")
-        # New calls of a connection that is open are refused too, and what has begun goes on.
+        # New calls on an open connection are refused too; running calls continue.
         for _ in range(600):
             if await admitted(channel) is grpc.StatusCode.UNAVAILABLE:
                 break

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command may say by the letter of protobuf and no worker could take: refused as its client's error."""
+"""Commands that are valid protobuf but that no worker could run: refused as the client's error."""
 
 import pytest
 from flight_messages import echo_command
@@ -23,7 +23,7 @@ def test_a_null_byte_in_a_variable_is_the_clients_error(field: str) -> None:
 
 @pytest.mark.parametrize("number", [-1, -(2**63)])
 def test_a_negative_id_of_a_broadcast_variable_is_the_clients_error(number: int) -> None:
-    # PySpark's worker would take it for an order to forget another variable, and lose its place in the stream.
+    # PySpark's worker would read it as an order to forget another variable, and lose its place in the stream.
     artifact = Artifact(sha256=bytes(32), size_bytes=1, broadcast_id=number)
     with pytest.raises(ProtocolError, match=f"{number} is not the id of a broadcast variable"):
         parse_needs(SessionFunction(artifacts=[artifact]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages within the pool's limit of bytes that no frame can carry to a worker: a limit, and no defect of the pool."""
+"""Messages within the pool's byte limit that no frame can carry to a worker: refused by a limit, not a defect."""
 
 from collections.abc import AsyncIterator
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an identity may ask of a front: each scope at each door, and no tenant but its own."""
+"""Authorization of identities at a front: which calls each scope allows, and only for the identity's own tenant."""
 
 import hashlib
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ EXCHANGES = {"call": echo_command(), "session": session()}
 
 @pytest.fixture
 def identities(tmp_path: Path) -> Path:
-    """One for each scope, of the tenant a, whose token is the scope's name."""
+    """Return a file with one identity of tenant a for each scope; its token is the scope's name."""
     path = tmp_path / "identities.toml"
     path.write_text(
         "".join(
@@ -57,16 +57,17 @@ def identities(tmp_path: Path) -> Path:
 async def outcome(
     front: RunningFront, command: ExchangeCommand, token: str, *headers: tuple[str, str], allowed: bool = False
 ) -> tuple[grpc.StatusCode, ErrorKind | None, str]:
-    """The status of an exchange, and the kind and message of the error that it was told in-band.
+    """Return the status of an exchange, and the kind and message of its in-band error.
 
-    One that is not allowed sends its command alone: a client that writes on may learn of the end before it learns why.
+    An exchange that is not allowed sends its command alone: a client that goes on writing may learn of the end before
+    the reason.
     """
     call = front.exchange(metadata=(("authorization", f"Bearer {token}"), *headers))
     return await ended(call, command, allowed=allowed)
 
 
 async def ended(call: Any, command: ExchangeCommand, *, allowed: bool) -> tuple[grpc.StatusCode, ErrorKind | None, str]:
-    """As `outcome`."""
+    """Run an exchange on an open call and return the same as `outcome`."""
     for message in (command_request(command), *((batch(1), finish(1)) if allowed else ())):
         await call.write(message)
     if allowed:
@@ -214,7 +215,7 @@ async def test_who_is_revoked_while_an_exchange_waits_gets_no_worker(
         await until(lambda: front.front.admission.waiting == 1)
         revoke(identities, revocation, monkeypatch)
         gate.opened.set()
-        # What runs goes on.
+        # Running exchanges continue.
         await running.write(finish(0))
         await running.done_writing()
         assert (await all_replies(running))[1] is None
@@ -228,7 +229,7 @@ async def test_who_is_revoked_while_an_exchange_waits_gets_no_worker(
 
 
 def revoke(identities: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take something away from the identity with the scope `session`."""
+    """Remove something from the identity with the scope `session`."""
     named = identities.read_text()
     digest = hashlib.sha256(b"session").hexdigest()
     if what == "token":
@@ -250,7 +251,7 @@ def revoke(identities: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None
         ("anybody", f"{SPIFFE}/session", "OK"),
         ("anybody", f"{SPIFFE}/call", "PERMISSION_DENIED"),
         ("anybody", f"{SPIFFE}/stranger", "UNAUTHENTICATED"),
-        # Only an id in its own place is one.
+        # An id counts only in its own field of the certificate.
         (f"{SPIFFE}/session", "", "UNAUTHENTICATED"),
     ],
 )
@@ -277,7 +278,7 @@ async def test_a_client_certificate_is_an_identity(
 
 
 def key_and_certificate(authority: trustme.CA, name: str, uri: str) -> tuple[bytes, bytes]:
-    """In PEM, of a client with this common name, and with this URI as an alternative one."""
+    """Return a client's key and certificate in PEM, with this common name and this URI as an alternative name."""
     key = ec.generate_private_key(ec.SECP256R1())
     signer = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
     now = datetime.now(UTC)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A front that takes tokens of an issuer: what they grant, and that a refusal is a status."""
+"""Front that accepts tokens of an issuer: what the tokens grant, and the statuses of refusals."""
 
 import time
 from functools import partial
@@ -57,7 +57,7 @@ async def test_a_token_that_is_revoked_while_its_exchange_waits_gets_no_worker_a
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + later_seconds)
     monkeypatch.setattr("updraft.service.flight_service.time", clock)
     async with running_front(FakePool(workers=1, script=gate.script), identities_file=identities) as front:
-        # The second one has expired by less than clocks may differ.
+        # The second token has expired, but within the allowed clock skew.
         claims: list[dict[str, Any]] = [{}, {"iat": now - 600, "exp": now - 15}, {"jti": "r"}]
         calls = [front.exchange(metadata=(("authorization", f"Bearer {KEY.token(**each)}"),)) for each in claims]
         for number, call in enumerate(calls):
@@ -69,7 +69,7 @@ async def test_a_token_that_is_revoked_while_its_exchange_waits_gets_no_worker_a
             await until(partial(waits, front, number))
         revoke(identities)
         monkeypatch.setattr("updraft.service.issued_tokens._LEEWAY_SECONDS", 0)
-        # Nothing is remembered: what counts is looked at anew.
+        # Clear the cache, so that the front checks the tokens again.
         door: Any = front.front.listeners._authenticator
         door._issued._verified.clear()
         later_seconds = 60
@@ -106,8 +106,8 @@ async def test_a_token_that_does_not_suffice_is_refused_with_its_reason(
     pool = FakePool()
     async with running_front(pool, identities_file=identities) as front:
         call = front.exchange(metadata=(("authorization", f"Bearer {token}"), (TENANT_HEADER, "a")))
-        # Who is refused at the door hears of it before anything is sent. A write that meets the end of the call would
-        # make the client forget how it ended.
+        # The front refuses an unauthenticated client before it sends anything. A write after the end of the call would
+        # make the client forget the status.
         if says not in AT_THE_DOOR:
             await call.write(command_request(echo_command()))
         _, error = await all_replies(call)

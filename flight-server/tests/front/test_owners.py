@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front says once whose an exchange is: to the pool, which chooses its worker, and to the worker."""
+"""The front passes the owner of an exchange to the pool, which chooses a worker, and to the worker."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ OWNER = Owner(tenant="theirs", application_id="app", session_id="s")
 
 
 class Workers:
-    """Note the owner of each assignment."""
+    """Workers that record the owner of each assignment."""
 
     def __init__(self) -> None:
         self.owners: list[Sequence[str]] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a front grants to the engines that speak plain Flight, and what their headers cannot get them."""
+"""Rights of engines that speak plain Flight, and what their headers cannot gain."""
 
 import contextlib
 import hashlib
@@ -36,7 +36,7 @@ token_sha256 = ["{of_nobody}"]
 
 
 class Workers:
-    """Note the tenant of each exchange."""
+    """Workers that record the tenant of each exchange."""
 
     def __init__(self) -> None:
         self.tenants: list[str] = []
@@ -74,7 +74,7 @@ async def test_another_descriptor_within_an_exchange_is_refused(running_front: R
 
 
 async def test_an_exchange_that_waits_for_a_worker_has_its_headers_already(running_front: Running) -> None:
-    """RisingWave gives up on a call whose headers take 5 seconds, and counts nothing behind them."""
+    """RisingWave gives up on a call whose headers take 5 seconds; the time after the headers does not count."""
     gate = Gate()
     async with running_front(FakePool(1, gate.script)) as front:
         first, second = front.exchange(), front.exchange()
@@ -118,7 +118,7 @@ async def test_databends_tenant_never_gets_an_identity_another_tenant_or_a_scope
             headers = (("authorization", f"Bearer {token}"), ("x-databend-tenant", tenant))
             return (await status_of_call(front, *headers))[0]
 
-        # Its engine cannot leave the header out, so that is no claim.
+        # The engine cannot omit the header, so the front does not treat it as a claim.
         assert await status("of_a", "b") == "OK"
         assert workers.tenants == ["a"]
         assert await status("of_nobody", "a") == "PERMISSION_DENIED"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nine tenants that hold all workers of a pool and use none, and a tenth that comes last."""
+"""Nine tenants that hold all workers of a pool without using them, and a tenth that comes last."""
 
 import asyncio
 import hashlib
@@ -24,7 +24,7 @@ from updraft_server.front.queue.turns import Turns
 from updraft_server.ipc.frames import FrameKind
 
 GREEDY = [f"greedy-{number}" for number in range(9)]
-# The last look gives workers to others.
+# After this time the next look gives their workers to others.
 SECONDS = _UNUSED_WORKER_SECONDS + 1
 
 
@@ -47,9 +47,9 @@ def turns_of(at_work: dict[str, int], waiting: str, idle: int = 0) -> Turns[str]
         ({"a": 4}, "a", "a a a a", 0),
         ({"a": 4}, "capped", "a a a a", 0),
         ({"a": 4}, "b", "", 0),
-        # A tenant keeps its share, though it does not use it.
+        # A tenant keeps its share even if it does not use it.
         ({"a": 1, "b": 3}, "c", "a", 0),
-        # As many workers as two of three tenants have: they take turns.
+        # There are as many workers as two of the three tenants hold: they take turns.
         ({"a": 1, "b": 1}, "c", "a", 1),
         (dict.fromkeys(GREEDY, 1), "tenth", " ".join(GREEDY), 1),
     ],
@@ -112,7 +112,7 @@ async def test_each_of_ten_tenants_gets_a_worker_while_the_functions_of_others_n
     assert len(arrivals.granted) == workers
     await until(lambda: "last" in arrivals.granted)
     assert sorted(arrivals.granted[workers:]) == sorted([*(f"{tenant} 0" for tenant in GREEDY[1:]), "last"])
-    # Further tenants wait for a worker of the pool.
+    # Further tenants wait for a worker.
     await arrivals.come("more", "eleventh")
     await asyncio.sleep(0.2)
     assert "more" not in arrivals.granted

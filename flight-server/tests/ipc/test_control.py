@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages from a supervisor to its zygote, through the door."""
+"""Messages from a supervisor to its zygote over their socket."""
 
 import os
 import socket

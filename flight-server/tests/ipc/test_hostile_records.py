@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever lies where a zygote notes its workers, the next zygote starts, and takes over none but workers."""
+"""A zygote starts regardless of what its record of workers contains, and takes over only workers."""
 
 import os
 from pathlib import Path

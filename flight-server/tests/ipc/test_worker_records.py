@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A zygote takes over exactly the workers that its predecessor noted and that still live."""
+"""A zygote takes over exactly the workers that its predecessor recorded and that are still alive."""
 
 import os
 import subprocess

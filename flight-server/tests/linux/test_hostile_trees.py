@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directories whose content was made to last."""
+"""Directory trees that are built to resist removal."""
 
 import os
 from collections.abc import Callable
@@ -9,13 +9,13 @@ import pytest
 
 from updraft_server.linux.hostile_trees import TreeSize, empty_directory, move_into, tree_size
 
-# Only a hang reaches it.
+# Reached only if something hangs.
 HANG_SECONDS = 60.0
 DEPTH = 3000
 
 
 def deep(tree: Path) -> None:
-    """Deeper than Python recurses, longer than a path may be, and more than a process has descriptors for."""
+    """Make a tree deeper than Python's recursion limit, the longest path and the number of available descriptors."""
     directory = os.open(tree, os.O_RDONLY)
     for _ in range(DEPTH):
         os.mkdir("nested-directory", dir_fd=directory)
@@ -96,7 +96,7 @@ MIB = 1 << 20
 
 def fill(path: Path, size: int = MIB) -> None:
     path.write_bytes(b"x" * size)
-    # Some file systems say what a file takes only once that is on the disk.
+    # Some file systems report a file's blocks only once it is on disk.
     descriptor = os.open(path, os.O_RDONLY)
     os.fsync(descriptor)
     os.close(descriptor)

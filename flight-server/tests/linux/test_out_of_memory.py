@@ -73,7 +73,7 @@ def machine(root: Path, files: dict[str, str]) -> Path:
             },
             600 * 1024,
         ),
-        # Half of a sum would be too little.
+        # Half of a sum would be too low.
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.stat": "anon 3\n", "proc/meminfo": MEMINFO}, 600 * 1024),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process is measured with what it has started, however many threads it has."""
+"""A process is measured together with its descendants, however many threads it has."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limit of open files of a pool's own processes stays above that of workers, as far as it may."""
+"""The open-file limit of a pool's own processes stays above that of workers, as far as the hard limit allows."""
 
 import os
 import resource

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that a filter refuses fail with the error it names; others go on, in children as well."""
+"""Calls that a filter refuses fail with the error it names; other calls work, in children too."""
 
 import ctypes
 import errno
@@ -19,7 +19,7 @@ KCMP = system_calls.call_number("kcmp")
 
 
 def kcmp(kind: int, half: int = 0) -> int:
-    """The error of a comparison of this process's resources with themselves; 0: they are the same."""
+    """Return the errno of comparing this process's resources with themselves; 0 means they are equal."""
     ctypes.set_errno(0)
     me = ctypes.c_long(os.getpid())
     assert KCMP is not None
@@ -28,7 +28,7 @@ def kcmp(kind: int, half: int = 0) -> int:
 
 
 def in_a_child(rules: list[seccomp.Rule], act: Callable[[], int], **values: int) -> int:
-    """What `act` returns in a child process with a filter of these rules."""
+    """Return the result of `act` in a child process with a filter of these rules."""
     child = os.fork()
     if child == 0:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long an owner is expected to stay away."""
+"""Expected length of an owner's absence."""
 
 from updraft_server.pool.absences import Absences
 from updraft_server.pool.leases import Owner
@@ -20,7 +20,7 @@ def test_an_owner_stays_away_as_long_as_last_time_or_longer() -> None:
     for other in OTHERS[:7]:
         absences.began(other)
     assert absences.expected(A) == 7
-    # A request that waits asks several times.
+    # A waiting request asks several times.
     for _ in range(3):
         absences.ended(A)
     assert absences.expected(A) == 7

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose worker may serve whom, and which one goes."""
+"""Owners that a worker may serve, and which worker makes room."""
 
 import pytest
 

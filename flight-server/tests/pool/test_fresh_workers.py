@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers that stand by for an owner who comes to a pool of others' workers."""
+"""Spare workers for an owner that comes to a pool whose workers belong to others."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ ANONYMOUS = Binding(Owner("tenant", "", ""))
 
 
 async def used_by(pool: Pool, *bindings: Binding) -> list[str]:
-    """Let each have a worker at the same time and give it back; their names."""
+    """Let each owner have a worker at the same time, and return the workers' names."""
     leases = [await pool.lease(None, binding) for binding in bindings]
     for lease in leases:
         lease.release(LeaseOutcome.CLEAN)
@@ -29,7 +29,7 @@ def state_of(pool: Pool, worker: str) -> str:
 
 
 async def turns() -> None:
-    """More than anything takes that needs nobody from outside."""
+    """Run the loop for more turns than anything needs that waits for nothing outside."""
     for _ in range(100):
         await asyncio.sleep(0)
 
@@ -56,11 +56,11 @@ async def test_a_new_owner_gets_a_fresh_worker_at_once_in_the_place_of_an_idle_o
         (of_a,) = await used_by(pool, A)
         (fresh,) = (info.worker for info in pool.workers if info.state == "fresh")
         zygote.may_fork = False
-        # Until the pool has seen to the release: what follows has to wake it by itself.
+        # Let the pool handle the release, so that later events have to wake it on their own.
         await turns()
         lease = await pool.lease(None, B)
         assert (lease.worker, pool.busy, pool.idle) == (fresh, 1, 0)
-        # Another one stands by as soon as it has started; until then nothing more is on its way.
+        # The pool starts another spare as soon as this one has started, and no sooner.
         request = await zygote.held_back.get()
         await turns()
         assert (zygote.held_back.empty(), pool.starting, state_of(pool, of_a)) == (True, 0, "spare")
@@ -139,7 +139,7 @@ async def test_an_owner_that_comes_back_soon_keeps_its_worker_while_many_others_
             if number % 4 == 3:
                 await whole(pool)
                 seen += await used_by(pool, A)
-        # Its first return cannot be foreseen.
+        # The pool cannot foresee the owner's first return.
         assert len(set(seen[1:])) == 1
 
 
@@ -258,7 +258,7 @@ async def test_fresh_workers_outlive_their_zygote(tmp_path: Path) -> None:
     async with running(tmp_path, fresh_workers=1) as (pool, zygote):
         await whole(pool)
         zygote.hang_up()
-        # The packets of a real connection: the loop looks at sockets once a turn.
+        # Let the loop read the packets of a real connection: it looks at sockets once a turn.
         await turns()
         assert (sorted(zygote.claimed), pool.fresh, zygote.forks) == (["w-1", "w-2"], 1, 2)
 

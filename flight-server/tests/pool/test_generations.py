@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool whose next zygote has other functions: what waits is replaced, what works ends with those it began with."""
+"""Pool whose next zygote has other functions: idle workers are replaced, busy ones finish with their old functions."""
 
 import asyncio
 import dataclasses
@@ -17,7 +17,7 @@ from updraft_server.pool.pool import Pool
 
 
 async def load_again(pool: Pool, zygote: Zygote) -> None:
-    """Have another zygote say hello to the pool."""
+    """Let another zygote greet the pool."""
     before = pool.zygote_pid
     zygote.hello = dataclasses.replace(zygote.hello, pid=before + 1, generation=zygote.hello.generation + 1)
     zygote.hang_up()
@@ -25,7 +25,7 @@ async def load_again(pool: Pool, zygote: Zygote) -> None:
 
 
 async def hang_up(pool: Pool, zygote: Zygote) -> None:
-    """Have the same zygote say hello once more."""
+    """Let the same zygote greet the pool again."""
     before = pool.zygote_pid
     zygote.hello = dataclasses.replace(zygote.hello, pid=before + 1)
     zygote.hang_up()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where all workers share /dev/shm, an owner who works alone gets a worker once those of other owners have ended."""
+"""If all workers share /dev/shm, an owner who works alone gets a worker once those of other owners have ended."""
 
 import asyncio
 import dataclasses
@@ -21,7 +21,7 @@ FIRST, SECOND, NAMELESS = (Binding(Owner("tenant", application, "s")) for applic
 
 @asynccontextmanager
 async def sharing_memory(tmp_path: Path, *, lack: str = "not mounted") -> AsyncIterator[tuple[Pool, Zygote]]:
-    """Two workers that end when the test says so, and a fresh one."""
+    """Run a pool of two workers that end when the test says so, and a spare."""
     async with running(tmp_path, workers=2, fresh_workers=1) as (pool, zygote):
         zygote.hello = dataclasses.replace(zygote.hello, pid=2, sandbox=[[SHARED_MEMORY, lack]])
         zygote.hang_up()
@@ -33,7 +33,7 @@ async def sharing_memory(tmp_path: Path, *, lack: str = "not mounted") -> AsyncI
 
 
 async def broken_off(pool: Pool, binding: Binding) -> None:
-    """An exchange whose worker is killed."""
+    """Run an exchange whose worker is killed."""
     lease = await pool.lease(None, binding)
     lease.release(LeaseOutcome.CANCELLED)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool whose zygotes die at the worst moments: it looks for the next one first, and gives up on none of them."""
+"""Pool whose zygotes die at the worst moments: it connects to the next one first, and never gives up."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ HANG_SECONDS = 60.0
 
 
 class Zygotes:
-    """What a pool connects to, one connection after the other; a test answers."""
+    """Source of connections to zygotes, one after the other; the test answers on them."""
 
     def __init__(self, path: Path) -> None:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -41,7 +41,7 @@ class Zygotes:
 
 
 async def forks(connection: socket.socket, count: int = WORKERS) -> list[Fork]:
-    """So many requests for a worker."""
+    """Receive this many requests for a worker."""
     asked: list[Fork] = []
     while len(asked) < count:
         packet = decode(await asyncio.get_running_loop().sock_recv(connection, MAX_PACKET_BYTES))
@@ -51,7 +51,7 @@ async def forks(connection: socket.socket, count: int = WORKERS) -> list[Fork]:
 
 
 def _ignore(_: object) -> None:
-    """What workers print."""
+    """Ignore the output of workers."""
 
 
 @pytest.fixture
@@ -94,9 +94,9 @@ async def test_starts_that_are_held_back_do_not_hold_back_the_claim_of_living_wo
             first.send(encode(ForkFailed(fork.request, "no memory")))
         with pytest.raises(PoolError, match="no memory"):
             await starting
-        # The rest of the failed ones are now started at the slowest pace.
+        # The other failed starts now run at the slowest pace.
         await forks(first, 1)
     with capture_logs() as log:
         (await zygotes.next_connection()).close()
-    # The one that was asked for: without a zygote no other start was begun before the claim.
+    # Only the requested start failed: without a zygote, no other start began before the claim.
     assert [line["reason"] for line in log if line["event"] == "a worker did not start"] == ["the zygote has gone away"]

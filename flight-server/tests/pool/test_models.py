@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model processes as a front knows them, when their zygote retires: a test answers for the zygote."""
+"""Model processes as a front sees them when their zygote retires; a test answers for the zygote."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ from updraft_server.pool.worker_output import Outputs
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    """Let the loop read what has come until it holds."""
+    """Let the loop read incoming data until the condition holds."""
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - nobody tells when
             await asyncio.sleep(0.01)
@@ -40,7 +40,7 @@ def replica(model: str, state: str = "ready") -> ModelReplica:
 
 
 class Retired:
-    """A zygote that has retired, with one process `old` of function `f`."""
+    """Retired zygote with one process `old` of function `f`."""
 
     def __init__(self) -> None:
         self.printed: list[WorkerOutput] = []
@@ -52,7 +52,7 @@ class Retired:
         self.models.retire(fronts_end)
 
     def start(self, model: str) -> tuple[int, int]:
-        """The ends of a process for its output and its stacks."""
+        """Start a process and return its ends of the pipes for output and stacks."""
         output_read, output = os.pipe()
         stack_read, stack = os.pipe()
         self.models.take(ModelStarted(model, "f", "1", 4711), [output_read, stack_read])

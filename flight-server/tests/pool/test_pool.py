@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which worker a pool leases and when it replaces one, with a zygote that forks nothing."""
+"""Leases and replacements of a pool's workers, with a zygote that forks nothing."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ async def test_a_session_gets_the_worker_that_knows_it(tmp_path: Path) -> None:
         leases = [await pool.lease(None, binding) for binding in sessions]
         for lease in leases:
             lease.release(LeaseOutcome.CLEAN)
-        # Whichever is asked for first, and whatever else is idle.
+        # Each session gets its own worker, in any order and whatever else is idle.
         assert (await pool.lease(None, sessions[1])).worker == leases[1].worker
         assert (await pool.lease(None, sessions[2])).worker == leases[2].worker
         assert (await pool.lease(None, A._replace(modules="z"))).worker == leases[0].worker
@@ -67,7 +67,7 @@ async def test_a_pool_runs_as_many_tasks_as_it_has_workers_whatever_each_holds(t
 async def test_a_spare_serves_a_task_whose_worker_ended_while_it_was_idle(tmp_path: Path) -> None:
     async with running(tmp_path, workers=2, workers_per_task=2) as (pool, zygote):
         other = TaskKey("app", 1, 3)
-        # In turn, or the first would hold both of the pool's own.
+        # The tasks take turns, or the first would hold both of the pool's own workers.
         held = [await pool.lease(task) for task in (TASK, other, TASK, other)]
         for lease in held[1::2]:
             lease.release(LeaseOutcome.CLEAN)
@@ -102,7 +102,7 @@ async def test_the_extra_workers_of_all_tasks_are_bounded(tmp_path: Path) -> Non
         with pytest.raises(NoIdleWorker, match="there are 1 extra workers, the maximum for the pool"):
             await pool.lease(other)
         extra.release(LeaseOutcome.CLEAN)
-        # What was spared may serve another task of the same owner.
+        # The spared worker may serve another task of the same owner.
         await pool.lease(other)
 
 
@@ -123,7 +123,7 @@ async def test_workers_of_other_sessions_are_replaced_one_at_a_time(tmp_path: Pa
     async with running(tmp_path, workers=2) as (pool, zygote):
         for lease in [await pool.lease(None, A) for _ in range(2)]:
             lease.release(LeaseOutcome.CLEAN)
-        # Until the pool has seen to the release: what follows has to wake it by itself.
+        # Let the pool handle the release, so that later events have to wake it on their own.
         for _ in range(100):
             await asyncio.sleep(0)
         before = set(zygote.living)
@@ -141,7 +141,7 @@ async def test_workers_of_other_sessions_are_replaced_one_at_a_time(tmp_path: Pa
 async def test_a_spare_of_another_session_is_not_taken(tmp_path: Path) -> None:
     async with running(tmp_path, workers=1) as (pool, _):
         leases = [await pool.lease(TASK, A) for _ in range(2)]
-        # The pool has one too many: this one is kept for a task that needs several.
+        # The pool has one worker too many: it keeps this one for a task that needs several.
         leases[0].release(LeaseOutcome.CLEAN)
         other = await pool.lease(TASK, B)
         assert other.worker not in {lease.worker for lease in leases}
@@ -190,7 +190,7 @@ async def test_a_pool_that_closes_waits_for_leases_and_gives_none(tmp_path: Path
     async with running(tmp_path, workers=2) as (pool, zygote):
         lease = await pool.lease(None)
         closing = asyncio.create_task(pool.close(60.0))
-        # More turns than an early end would take.
+        # More turns than a premature end would take.
         for _ in range(100):
             await asyncio.sleep(0)
         with pytest.raises(PoolError, match="closing"):
@@ -274,7 +274,7 @@ async def test_one_spare_for_two_workers_that_ended_at_once_leaves_one_to_fork(t
         for worker in idle:
             zygote.end(worker, 1)
         await until(pool, lambda: pool.exits["exit"] == 2 and pool.idle == 2)
-        # More turns than a start that nobody needs would take.
+        # More turns than an unneeded start would take.
         for _ in range(100):
             await asyncio.sleep(0)
         assert {info.worker for info in pool.workers} == {spare, "w-4"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool is before it has started, how it starts, and what it says when it does not."""
+"""Pool before and during its start, and its errors if it does not start."""
 
 import asyncio
 from pathlib import Path
@@ -90,7 +90,7 @@ async def test_a_pool_waits_for_a_zygote_for_as_long_as_that_loads(tmp_path: Pat
     async with asyncio.timeout(60):
         starting = asyncio.create_task(pool.start())
         assert not (await asyncio.wait([starting], timeout=2.0))[0]
-        # One that was given up is followed by another, which loads for as long.
+        # After the supervisor gives up on a zygote, its successor loads for just as long.
         zygote.hang_up()
         assert not (await asyncio.wait([starting], timeout=2.0))[0]
         zygote.has_loaded.set()

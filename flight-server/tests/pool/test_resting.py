@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers between two exchanges; the test gives measurements and time."""
+"""Workers between two exchanges; the test supplies measurements and time."""
 
 from dataclasses import dataclass, field
 
@@ -23,7 +23,7 @@ class Worker:
 
 @dataclass
 class Pool:
-    """Events of its workers, in order."""
+    """Pool that records the events of its workers in order."""
 
     happened: list[tuple[str, str]] = field(default_factory=list)
     now: float = 0.0
@@ -51,7 +51,7 @@ def resting(pool: Pool) -> RestingWorkers[Worker]:
 
 
 def looked(resting: RestingWorkers[Worker], *processor_seconds: float, excess: str = "", **used: int) -> None:
-    """One look for each, at all workers."""
+    """Look at all workers once for each of these times."""
     for seconds in processor_seconds:
         usage = WorkerUsage(0, "", processor_seconds=seconds, **used)
         resting.measured(dict.fromkeys(["a", "b"], usage), lambda _: excess)
@@ -133,7 +133,7 @@ def test_a_stopped_worker_that_somebody_else_continues_is_replaced(
     pool: Pool, resting: RestingWorkers[Worker], looks: int
 ) -> None:
     resting.begin(Worker("a"))
-    # CPU time used before it was found stopped does not count.
+    # CPU time used before the first look that found it stopped does not count.
     looked(resting, 1.0, 1.0, *([1.04] * looks))
     looked(resting, 1.14)
     assert pool.happened == [("a", "stop"), ("a", "it used 0.10 seconds of CPU time while it was stopped")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a pool stops, continues and ends its workers between exchanges, with a zygote that forks nothing."""
+"""Stops, continuations and ends of a pool's workers between exchanges, with a zygote that forks nothing."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ async def used_by(pool: Pool, binding: Binding) -> str:
 
 
 async def looked(pool: Pool, times: int = 2) -> None:
-    """As a front looks at its pool; no worker takes anything."""
+    """Look at the pool as a front does; all workers are idle."""
     for _ in range(times):
         pool.resting.measured(await pool.measure(pool.resting.unsettled), lambda _: "")
 
@@ -37,7 +37,7 @@ async def test_a_worker_is_stopped_after_its_exchange_and_continued_by_the_next(
     async with running(tmp_path, workers=2) as (pool, zygote):
         worker = await used_by(pool, REGISTERED)
         await looked(pool)
-        # The other one has served nobody: there is nothing in it to stop.
+        # The other worker has served no exchange, so there is nothing to stop in it.
         assert (pool.idle, states(pool)) == (2, ["idle", "stopped"])
         assert await used_by(pool, REGISTERED) == worker
         assert [await zygote.told.get() for _ in range(2)] == [(Stop, worker), (Continue, worker)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the front reads of a worker's pipe, and what it lets through; the pipe is real."""
+"""Worker output as the front reads it from a real pipe, and how much of it passes the limit."""
 
 import asyncio
 import fcntl
@@ -12,7 +12,7 @@ from updraft_server.pool.worker_output import MAX_LINE_BYTES, CrashReport, Outpu
 
 READ_BYTES = 64 * 1024
 BURST_LINES = 20
-# So slow that a test sees the burst alone.
+# Slow enough that a test sees only the burst.
 LINES_PER_SECOND = BURST_LINES / 2
 
 
@@ -42,7 +42,7 @@ def test_a_bucket_gives_what_it_holds_at_once_and_refills_with_time() -> None:
 
 
 class Output:
-    """A worker's pipe, and what came through it."""
+    """Worker's pipe, and the lines that passed through it."""
 
     def __init__(self, lines_per_second: float) -> None:
         reading, self.writing = os.pipe()
@@ -53,7 +53,7 @@ class Output:
         )
 
     async def print(self, text: bytes) -> None:
-        """Print, as fast as it is read."""
+        """Print, as fast as the reader reads."""
         await asyncio.to_thread(self._write, text)
 
     def _write(self, text: bytes) -> None:
@@ -78,7 +78,7 @@ async def test_lines_within_the_budget_are_passed_on_without_blank_ones(output: 
 
 
 async def test_what_an_exchange_printed_is_not_taken_for_the_next_ones_output(output: Output) -> None:
-    # A function may make its pipe larger than the system does.
+    # A function may enlarge its pipe beyond the system's default.
     fcntl.fcntl(output.writing, fcntl.F_SETPIPE_SZ, 1 << 20)
     os.write(output.writing, b"x\n" * 400_000)
     output.reader.next_exchange()
@@ -103,7 +103,7 @@ async def test_a_flood_is_read_to_its_end_and_what_is_beyond_the_budget_is_count
     await output.print(flood)
     output.reader.next_exchange()
     passed = len(output.lines)
-    # A burst, and what the budget regains while the flood lasts.
+    # A burst, plus what the budget regains during the flood.
     assert BURST_LINES <= passed < BURST_LINES + 60 * LINES_PER_SECOND
     assert (sum(lines for lines, _ in output.drops), sum(size for _, size in output.drops)) == (
         100_000 - passed,
@@ -124,7 +124,7 @@ async def test_long_lines_cost_more_are_cut_and_say_so(output: Output) -> None:
     await output.print((b"x" * MAX_LINE_BYTES + b"yyy\n") * 100)
     output.reader.next_exchange()
     assert output.lines[0] == "x" * MAX_LINE_BYTES + "... [3 bytes more]"
-    # Each costs nine times what a short one does.
+    # Each line costs nine times as much as a short one.
     assert len(output.lines) < 50
 
 
@@ -149,11 +149,11 @@ async def test_no_turn_of_the_loop_reads_or_passes_on_more_than_its_bound(output
         turns, in_one_turn = turns + 1, 0
         await asyncio.sleep(0)
     assert turns >= (10 << 20) / READ_BYTES
-    # The budget regains a line in a tenth of a second; a read has 32,768 lines.
+    # The budget regains a line every tenth of a second; a read holds 32,768 lines.
     assert BURST_LINES <= most < 60 * LINES_PER_SECOND
 
 
-# Or the line after the flood would be passed on where the machine takes a tenth of a second to print it.
+# The budget regains nothing; otherwise a slow machine would pass on the line after the flood.
 @pytest.mark.parametrize("output", [0.0], indirect=True, ids=["regains nothing"])
 async def test_a_crash_is_found_in_a_flood_that_is_dropped(output: Output) -> None:
     await output.print(b"y" * 99 + b"\n" + b"z\n" * 1_000_000)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts that a test drives: nothing is forked."""
+"""Worker starts that a test drives without forking."""
 
 import asyncio
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from updraft_server.pool.worker_starts import MAX_FAILURES, WorkerStarts
 
 
 def new_worker() -> Any:
-    """Stands for a `PooledWorker`: a start looks at its state alone."""
+    """Return a stand-in for a `PooledWorker`, of which a start reads only the state."""
     return SimpleNamespace(state=WorkerState.STARTING)
 
 
@@ -27,7 +27,7 @@ async def until_none_is_under_way(starts: WorkerStarts) -> None:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long each start was held back; nobody sleeps."""
+    """Return the list of pauses before each start; nothing really sleeps."""
     noted: list[float] = []
     turn = asyncio.sleep
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front's end of the connection to a zygote: a test answers for the zygote, or does not."""
+"""Front's end of the connection to a zygote: a test answers for the zygote, or does not."""
 
 import asyncio
 import dataclasses
@@ -35,7 +35,7 @@ HELLO = Hello(1, "3.11", "", [])
 
 
 class Zygote:
-    """The other end, and what the client has told."""
+    """Zygote's end of the connection, and what the client reported."""
 
     def __init__(self, end: socket.socket) -> None:
         self.end = end

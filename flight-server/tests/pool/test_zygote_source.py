@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front's end of the control connection: one at a time, and its loss."""
+"""Front's end of the control connection: one at a time, and its loss."""
 
 import asyncio
 import contextlib
@@ -62,7 +62,7 @@ def connection_to(path: Path, secret: bytes = SECRET) -> socket.socket:
 
 
 def started_zygote(control: socket.socket) -> socket.socket:
-    """The zygote's end of what a supervisor hands over."""
+    """Return the zygote's end of the connection that a supervisor hands over."""
     zygote, zygotes_door = packet_pair()
     with zygote, zygotes_door:
         connect_both(zygote, control, 0)
@@ -74,13 +74,13 @@ async def end_of(connection: socket.socket) -> bytes:
     connection.setblocking(False)
     with contextlib.suppress(ConnectionResetError):
         return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(connection, 1), _HANG_SECONDS)
-    # What it has said was not read.
+    # The peer closed with unread data.
     return b""
 
 
 async def until_anybody(known: WorkersSecret) -> None:
     while not known.is_anybody:  # noqa: ASYNC110
-        # A timer of what is tested brings it about, and nothing here could wake us.
+        # A timer of the code under test causes it, so there is no event to wait for.
         await asyncio.sleep(0.01)
 
 
@@ -101,7 +101,7 @@ async def test_the_end_of_the_connection_ends_the_zygotes_unasked(
     source = made(listener, known)
     first = connection_to(path)
     with started_zygote(first) as zygote, await source.next() as given:
-        # The zygote's end stays open: it is the loss of PID 1 that shows.
+        # The zygote's end stays open: only the loss of PID 1 ends the connection.
         first.close()
         assert await end_of(given) == b""
         assert await end_of(zygote) == b""
@@ -143,7 +143,7 @@ async def test_a_supervisor_that_is_gone_for_good_is_told_apart(made: Make) -> N
 async def test_who_comes_to_the_next_front_has_to_be_known(
     listener: socket.socket, known: WorkersSecret, path: Path, made: Make
 ) -> None:
-    """Between two fronts user code can connect: it comes first, and gets nothing."""
+    """User code can connect between two fronts; it connects first, and gets nothing."""
     assert known.is_known(SECRET)
     with connection_to(path, new_secret()) as hostile, connection_to(path, b"") as silent:
         source = made(listener, known)
@@ -171,7 +171,7 @@ async def test_a_new_side_is_believed_once_the_old_one_has_had_its_time(
     assert known.is_known(new_secret())
     assert not known.is_known(SECRET)
     source = made(listener, known)
-    # Not before the time of the old one is over.
+    # Accepted only after the old front's time is over.
     await asyncio.wait_for(until_anybody(known), _HANG_SECONDS)
     with connection_to(path) as new, started_zygote(new), await source.next():
         assert known.is_known(SECRET)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make test-gpu`: asked for without a GPU, it fails and says why; nothing here is ever skipped for want of one."""
+"""Set-up of `make test-gpu`, which fails without a GPU and says why, and never skips for lack of one."""
 
 import importlib.util
 

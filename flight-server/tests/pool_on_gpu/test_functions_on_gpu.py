@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registered functions that use a GPU, in workers and model processes, and what it holds once these are killed."""
+"""Registered functions that use a GPU, in workers and model processes, and GPU memory after these are killed."""
 
 import os
 import signal
@@ -50,7 +50,7 @@ def numbers(*values: int) -> pa.RecordBatch:
 
 
 def pid_of(server: Server, name: str) -> int | None:
-    """None while the pool has not seen yet that a process has ended: such a call may be sent again."""
+    """Return the process id, or None if the pool has not yet noticed that a process ended: the call may be repeated."""
     try:
         [pid] = called(server, name, numbers(1))
     except pa.ArrowException:

@@ -20,7 +20,7 @@ from updraft_server.sandbox_layers import SHARED_MEMORY_PATH
 
 @pytest.fixture(scope="module")
 def zygotes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygotes]:
-    """A zygote that allows session functions."""
+    """Start a zygote that allows session functions."""
     started = Zygotes(tmp_path_factory.mktemp("zygote"), WorkerSettings(allow_session_functions=True))
     yield started
     started.stop()
@@ -28,9 +28,9 @@ def zygotes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygotes]:
 
 @pytest.fixture
 def zygotes_that_may_not_mount(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Zygotes]:
-    """Zygotes as in a container, which may not mount; they own /dev/shm unless a parameter says otherwise."""
+    """Start zygotes that may not mount, as in a container; they own /dev/shm unless a parameter says otherwise."""
     whose = getattr(request, "param", "pool")
-    # Without it the test would have to do without a /dev/shm of its own, and to sweep the machine's.
+    # Otherwise the test would have no /dev/shm of its own, and would sweep the machine's.
     if not holds_capability(SYS_ADMIN):
         pytest.skip("only root gives one of several threads a /dev/shm of its own")
 
@@ -42,7 +42,7 @@ def zygotes_that_may_not_mount(tmp_path: Path, request: pytest.FixtureRequest) -
         seccomp.install(seccomp.Filter([seccomp.Rule("fsopen", errno.EPERM)]).filled())
         return Zygotes(tmp_path, WorkerSettings(allow_session_functions=True), shared_memory=whose)
 
-    # Mounts and filters hold for one thread and what it forks.
+    # Mounts and filters apply to one thread and its children.
     with ThreadPoolExecutor(1) as thread:
         started = thread.submit(start).result()
         yield started

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A function that works for too long on one batch ends with its worker; a slow client ends nothing."""
+"""A function that works too long on one batch ends with its worker; a slow client does not end anything."""
 
 import asyncio
 import signal
@@ -30,13 +30,13 @@ from updraft_server.pool.interface import until
 from updraft_server.pool.leases import LeaseOutcome
 from updraft_server.pool.pool import Pool
 
-# Long for what these functions do before they sleep.
+# Long compared with what these functions do before they sleep.
 LIMIT_SECONDS = 2.0
 LARGE_ROWS = 1_000_000
 
 
 def sleeper() -> Any:
-    """A function that never comes back from its second batch; nested, so that it travels by value."""
+    """Return a function that never returns from its second batch; nested, so that it is pickled by value."""
 
     def sleeps_in_the_second_batch(x):
         if x[0].as_py() > 0:
@@ -103,7 +103,7 @@ async def test_a_slow_client_does_not_use_up_the_time_of_its_function(zygotes: Z
         # The worker waits for the next batch.
         await asyncio.sleep(1.25 * LIMIT_SECONDS)
         sending = asyncio.create_task(send_requests(lease, frames[1:]))
-        # Replies are larger than the socket's buffers: the worker waits in the middle of sending one.
+        # Replies are larger than the socket's buffers, so the worker blocks while it sends one.
         await asyncio.sleep(1.25 * LIMIT_SECONDS)
         reply = await receive_reply(lease)
         await sending

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool that root has started keeps of root's power: each process what it needs, and a worker nothing."""
+"""Capabilities that the processes of a pool started by root keep: each what it needs, and a worker none."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ _SETS = ("CapInh", "CapPrm", "CapEff", "CapAmb")
 
 
 def held(pid: int) -> set[int]:
-    """What the threads of a process hold, by set and thread."""
+    """Return the capability sets of all threads of a process."""
     return {
         int(line.split()[1], 16)
         for status in Path(f"/proc/{pid}/task").glob("*/status")
@@ -33,10 +33,10 @@ def test_who_sees_clients_keeps_what_opens_files_and_ports_and_a_worker_nothing(
             echo(client)
         ready = server.ready()
         front = held(ready["front"])
-        # A container may have been given less.
+        # A container may have fewer capabilities.
         assert _KEPT & _effective() in front
         assert not any(found & ~_KEPT for found in front)
-        # Namespaces and mounts for each worker are made here.
+        # The zygote makes namespaces and mounts for each worker.
         assert _effective() in held(ready["zygote"])
         workers = named(psutil.Process(ready["zygote"]).children(), "updraft-worker")
         assert workers
@@ -46,6 +46,6 @@ def test_who_sees_clients_keeps_what_opens_files_and_ports_and_a_worker_nothing(
 
 
 def _effective() -> int:
-    """Of this process, and so of what it starts."""
+    """Return the effective capabilities of this process, and so of its children."""
     status = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1], 16) for line in status if line.startswith("CapEff"))

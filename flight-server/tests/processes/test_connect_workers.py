@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker modules of Spark Connect in real workers: what they need, and what they leave behind."""
+"""Worker modules of Spark Connect in real workers: their requirements, and what they leave behind."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool says of its functions, and that a module or function that cannot be loaded is a fault of its own."""
+"""A pool's descriptions of its functions; a module or function that cannot be loaded is listed with its own fault."""
 
 import os
 from collections.abc import Iterator
@@ -160,11 +160,11 @@ def test_flight_info_has_arguments_and_results_and_the_number_of_arguments(clien
 
 
 def value(name: str, kind: pa.DataType) -> pa.Field:
-    """A field that has no nulls."""
+    """Return a field without nulls."""
     return pa.field(name, kind, nullable=False)
 
 
-# What the functions above declare: their arguments, and their results as a plain client gets them.
+# Declarations of the functions above: arguments, and results as a plain client gets them.
 DECLARED: dict[tuple[str, ...], tuple[list[pa.Field], list[pa.Field]] | None] = {
     ("prices.discount", "1"): (
         [value("price", pa.float64()), pa.field("percent", pa.float64())],
@@ -182,11 +182,11 @@ DECLARED: dict[tuple[str, ...], tuple[list[pa.Field], list[pa.Field]] | None] = 
         [value("value", pa.int64()), value("weight", pa.float64())],
         [pa.field("result", pa.float64())],
     ),
-    # At fault, as a function, as two functions of one name, and as a module that nobody could import.
+    # Broken as a function, as two functions with one name, and as a module that cannot be imported.
     ("BrokenEverywhere", "1"): ([value("x", pa.int64())], [value("result", pa.int64())]),
     ("twice", "1"): ([value("x", pa.int64())], [value("result", pa.int64())]),
     ("unfinished",): None,
-    # Every pool has it, and it takes any columns.
+    # Built into every pool; it takes any columns.
     ("echo", "1"): None,
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dictionaries of plain Flight in a real worker: those of honest clients, and those that are meant to fill it."""
+"""Dictionaries of plain Flight in a real worker: from honest clients, and from clients that try to fill its memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ Frame = tuple[bytes, Any, Any]
 
 
 def stream(*batches: pa.RecordBatch, **options: Any) -> list[Frame]:
-    """The frames behind the schema."""
+    """Return the frames after the schema."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         for batch in batches:

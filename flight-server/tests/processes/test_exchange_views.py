@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callers see what the functions of their own exchanges print, and where these functions spend their time."""
+"""Callers see the output of their own exchanges' functions, and where these functions spend their time."""
 
 import hashlib
 import json

@@ -37,7 +37,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 RESULT = StructType([StructField("key", LongType()), StructField("rows", LongType()), StructField("sum", LongType())])
 SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 ROW_SCHEMA = pa.schema([("_0", pa.struct(list(SCHEMA)))])
-# The count of what follows, the count of keys, the offset of the key, the offsets of the values.
+# Number of values that follow, number of keys, offset of the key, offsets of the values.
 ONE_INPUT = (4, 1, 0, 0, 1)
 TWO_INPUTS = (*ONE_INPUT, *ONE_INPUT)
 
@@ -83,7 +83,7 @@ def count_frames(key, frames):
         yield pd.DataFrame({"key": [key[0]], "rows": [len(frame)], "sum": [frame["value"].sum()]})
 
 
-# Groups 1 and 2 share a batch, group 3 spans three.
+# Groups 1 and 2 share a batch; group 3 spans three.
 SPANNING = [((1, 10), (2, 20), (2, 21), (3, 30)), ((3, 31), (3, 32)), ((3, 33), (4, 40))]
 ENDS: list[Sequence[int]] = [(1, 3), (), (1, 2)]
 GROUPED = [(1, 1, 10), (2, 2, 41), (3, 4, 126), (4, 1, 40)]

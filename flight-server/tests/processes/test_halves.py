@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A front and its workers as two commands that find each other, wait for each other, and heal."""
+"""Front and workers as two commands that find each other, wait for each other, and recover."""
 
 import signal
 import subprocess
@@ -56,7 +56,7 @@ def daemon(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Front(Server):
-    """A front's half, which may still wait for its workers."""
+    """Front's half, which may still wait for its workers."""
 
     def __init__(self, directory: Path) -> None:
         self.ready_file = directory / "ready.json"
@@ -78,7 +78,7 @@ class Front(Server):
 
 
 class Workers:
-    """A workers' half."""
+    """Workers' half."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.process = subprocess.Popen(workers_command(directory, *options))
@@ -87,7 +87,7 @@ class Workers:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def kill(self) -> None:
-        """Kill the half and wait for all of it: what outlives its parent for a moment still makes files."""
+        """Kill the half and wait for all of its processes: one that outlives its parent may still make files."""
         family = self.family() if self.process.poll() is None else []
         kill(self.process)
         eventually(lambda: not any(map(lives, family)))
@@ -104,7 +104,7 @@ def kill(*processes: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    # Not pytest's: the path of a Unix socket has to be short.
+    # Unlike pytest's, short enough for the path of a Unix socket.
     with tempfile.TemporaryDirectory(prefix="updraft-halves-") as made:
         yield Path(made)
 
@@ -171,7 +171,7 @@ def test_workers_that_are_told_to_load_their_functions_again_drop_no_exchange(di
             assert reader.read_chunk().data == batch(2)
             assert finish(writer, reader) == "OK"
         eventually(lambda: not any(map(lives, before)))
-        # The successor too ends with its front.
+        # The successor ends with its front too.
         kill(front.process)
         front = Front(directory)
         eventually(front.is_ready)
@@ -191,12 +191,12 @@ def test_nothing_of_the_workers_half_outlives_its_front_but_who_waits_for_the_ne
     try:
         eventually(front.is_ready)
         client = front.client()
-        # Its daemon would end with its exchange too: that goes on until the front is lost.
+        # The daemon would end with its exchange too, so the exchange stays open until the front is lost.
         writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("daemon"))
         writer.begin(SCHEMA)
         writer.write_batch(batch(1))
         assert reader.read_chunk().data == batch(1)
-        # The function does not wait for what it leaves behind.
+        # The function does not wait for its daemon.
         eventually((directory / "daemon").exists)
         daemon = psutil.Process(int((directory / "daemon").read_text()))
         family = workers.family()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real workers behind a real front with short limits for silence: what computes goes on, what hangs is ended."""
+"""Real workers behind a real front with short silence limits: computing workers continue, hanging ones are ended."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ from updraft_server.pool.interface import until
 from updraft_server.pool.leases import PoolSettings
 from updraft_server.pool.pool import Pool
 
-# Long enough for a busy machine to give a computing worker its hundredth of a second.
+# Long enough for a computing worker to get a hundredth of a second of CPU on a busy machine.
 SILENCE_SECONDS = 1.5
 
 
@@ -66,7 +66,7 @@ async def ended(call: Any) -> tuple[list[bytes], Any]:
 
 
 def computes(limits: int) -> Callable[..., Any]:
-    """A function that computes for so many limits; nested, so that it travels by value."""
+    """Return a function that computes for this many limits; nested, so that it is pickled by value."""
     seconds = limits * SILENCE_SECONDS
 
     def function(x):
@@ -148,7 +148,7 @@ async def test_a_drain_tells_the_client_of_a_computing_worker_that_another_pool_
     async with impatient_front(zygotes, tmp_path, drain_timeout_seconds=0.2) as front:
         call = await opened(front, computes(600))
         await finish_with_one_batch(call)
-        # A worker that has the batch has it until the end of the test.
+        # A worker with a batch keeps it until the end of the test.
         async with asyncio.timeout(60):
             await until(front.pool, lambda: front.pool.busy == 1)
         front.front.lifecycle.handle(Event.DRAIN_REQUESTED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nobody reads a worker's memory, be it of the same user: seen by an ordinary one, for root may read everything."""
+"""A worker's memory is unreadable even to its own user; tested as an ordinary user, because root may read all."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class OrdinaryServer(Server):
-    """A pool of an ordinary user."""
+    """Pool of an ordinary user."""
 
     @staticmethod
     def command(*options: str) -> list[str]:
@@ -28,7 +28,7 @@ class OrdinaryServer(Server):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    # Not pytest's: another user cannot enter that.
+    # Unlike pytest's, another user can enter this directory.
     directory = Path(tempfile.mkdtemp(prefix="updraft-hidden-"))
     if os.geteuid() == 0:
         os.chown(directory, NOBODY, NOBODY)
@@ -50,7 +50,7 @@ else:
 
 
 def outcome_of_reading(pid: int, what: str) -> str:
-    """What a process of the same user gets that is no relative."""
+    """Return what an unrelated process of the same user gets."""
     command = [*ordinary_user(), sys.executable, "-c", _READS, str(pid), what]
     return subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=True).stdout.strip()
 
@@ -75,7 +75,7 @@ def test_a_neighbour_of_the_same_user_cannot_look_into_a_process_of_the_pool(
 
 def test_a_neighbour_can_look_into_a_process_that_does_not_hide() -> None:
     with subprocess.Popen([*ordinary_user(), "sleep", "1000"]) as neighbour:
-        # Before that it is still becoming what it shall be.
+        # Before the exec its memory is not yet that of `sleep`.
         while "sleep" not in Path(f"/proc/{neighbour.pid}/comm").read_text():
             assert neighbour.poll() is None
         if outcome_of_reading(neighbour.pid, "maps") == "refused":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What functions do with files on stock goes on in a worker that is confined to its own."""
+"""File operations that functions do on stock still work in a worker that may write only to its own files."""
 
 import inspect
 import os
@@ -18,7 +18,7 @@ from updraft_server.ipc.worker_settings import WorkerSettings
 
 @pytest.fixture(scope="module")
 def zygotes() -> Iterator[Zygotes]:
-    """One whose workers may write to nothing but what is their own."""
+    """Start a zygote whose workers may write only to their own files."""
     with tempfile.TemporaryDirectory(prefix="updraft-honest-") as directory:
         runtime = Path(directory) / "runtime"
         runtime.mkdir()
@@ -241,7 +241,7 @@ HONEST = [
 
 
 def running(function: Callable[[], None]) -> Any:
-    # As text: the modules of tests are not there in a worker.
+    # As source text, because workers do not have the tests' modules.
     source = inspect.getsource(function)
 
     def run(x):

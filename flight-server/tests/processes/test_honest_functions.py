@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What functions do on stock Spark works in a worker, whatever its sandbox refuses."""
+"""Operations of functions on stock Spark work in a worker, whatever its sandbox refuses."""
 
 import functools
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools whose processes are stopped, killed and told to end at the worst moments."""
+"""Pools whose processes are stopped, killed and terminated at the worst moments."""
 
 import shutil
 import signal
@@ -27,7 +27,7 @@ from served_pool import (
 
 
 class Started:
-    """A command whose end nobody waits for, with what it logs."""
+    """Command that the test does not wait for, with its log."""
 
     def __init__(self, directory: Path, command: Sequence[str]) -> None:
         self.log_file = directory / f"{time.monotonic_ns()}.log"
@@ -50,7 +50,7 @@ def outcome_of_echo(client: flight.FlightClient) -> str:
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    # Not pytest's: the path of a Unix socket has to be short.
+    # Unlike pytest's, short enough for the path of a Unix socket.
     with tempfile.TemporaryDirectory(prefix="updraft-hostile-") as made:
         yield Path(made)
 
@@ -74,7 +74,7 @@ def test_a_supervisor_that_was_stopped_goes_on_as_if_nothing_had_been(directory:
     try:
         supervisor = psutil.Process(server.process.pid)
         supervisor.suspend()
-        # Longer than the supervisor ever waits for a signal.
+        # Longer than the supervisor's longest wait for a signal.
         time.sleep(2.0)
         supervisor.resume()
         zygote = server.ready()["zygote"]
@@ -97,7 +97,7 @@ def test_a_ready_file_that_cannot_be_written_any_more_costs_no_exchange(director
             psutil.Process(worker).kill()
         with flight.connect(f"grpc://{ready['listen']}") as client:
             outcomes = [outcome_of_echo(client) for _ in range(6)]
-        # Each dead worker may take one exchange along before the front hears of its death.
+        # Each dead worker may fail one exchange before the front hears of its death.
         assert set(outcomes) <= {"OK", "killed"}
         assert outcomes.count("killed") <= 2
     finally:
@@ -111,7 +111,7 @@ def test_a_front_that_waits_for_its_workers_ends_well_when_it_is_told(
     front = start(front_command(directory, "--workers=1"))
     eventually(lambda: front.logs("the workers' side is unreachable"))
     front.process.send_signal(signal.SIGTERM)
-    # That it does not wait is for the tests of the front to show.
+    # The front's own tests show that it does not wait.
     assert front.process.wait(HANG_SECONDS) == 0
     assert not front.logs("pool is ready")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Payloads that only the worker reads: what is wrong with one is its client's error, and the pool serves on."""
+"""Payloads that only the worker reads: a defect is its client's error, and the pool continues to serve."""
 
 import tempfile
 from collections.abc import AsyncIterator, Iterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool leases, to whom, and what becomes of a worker that is given back."""
+"""Leases of a pool, and what becomes of a worker that is released."""
 
 import asyncio
 from pathlib import Path

@@ -103,7 +103,7 @@ def multiprocess(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Leaving:
-    """A pool with such functions."""
+    """Pool with such functions."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -111,7 +111,7 @@ class Leaving:
         self.server = Server(directory, "--workers=1", "--functions=leaving_functions")
 
     def call(self, client: flight.FlightClient, function: str) -> tuple[Any, Any]:
-        """An exchange whose function has started its processes; it is open as long as its halves are referenced."""
+        """Start an exchange whose function has started its processes; it stays open while its halves are referenced."""
         writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(function))
         writer.begin(SCHEMA)
         writer.write_batch(batch(1))
@@ -119,14 +119,14 @@ class Leaving:
         return writer, reader
 
     def started(self) -> list[psutil.Process]:
-        """What the function has started, which lives."""
+        """Return the processes that the function has started, all alive."""
         processes = self.noted()
         assert processes
         assert all(map(lives, processes))
         return processes
 
     def noted(self) -> list[psutil.Process]:
-        """What the function has started, of which the end may be near."""
+        """Return the processes that the function has started, which may be ending."""
         for note in self._directory.glob("*.started"):
             with contextlib.suppress(psutil.NoSuchProcess):
                 self.seen.append(psutil.Process(int(note.stem)))
@@ -135,7 +135,7 @@ class Leaving:
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leaving]:
-    # Not pytest's: the path of a Unix socket has to be short.
+    # Unlike pytest's, short enough for the path of a Unix socket.
     directory = Path(tempfile.mkdtemp(prefix="updraft-left-"))
     (directory / "leaving_functions.py").write_text(FUNCTIONS)
     monkeypatch.setenv("PYTHONPATH", str(directory))
@@ -147,10 +147,10 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leaving]:
         family = psutil.Process(leaving.server.process.pid).children(recursive=True)
     leaving.server.process.kill()
     leaving.server.process.wait()
-    # Should a test have failed, they are its own to end.
+    # If a test failed, its processes are left to be killed here.
     for process in filter(lives, leaving.seen):
         process.kill()
-    # Until then they may write to the directory.
+    # Until they end, they may write to the directory.
     eventually(lambda: not any(map(lives, family)))
     shutil.rmtree(directory)
 
@@ -184,7 +184,7 @@ def test_daemons_of_a_worker_that_outlived_its_zygote_end_with_their_exchange(po
         ready = pool.server.ready()
         os.kill(ready["zygote"], signal.SIGKILL)
         pool.server.wait_for(lambda: pool.server.ready()["zygote"] != ready["zygote"])
-        # A zygote's end is not that of the exchange.
+        # The end of a zygote does not end the exchange.
         assert all(map(lives, started))
         if ending == "of the exchange":
             assert finish(writer, reader) == "OK"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool goes on where somebody has used up what the kernel gives a user as a whole."""
+"""A pool works even if someone has used up a kernel limit of the user as a whole."""
 
 import errno
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from updraft_server.linux.process_control import forbid_new_privileges
 
 @pytest.fixture
 def zygotes_without_epoll(tmp_path: Path) -> Iterator[Zygotes]:
-    """As where the user's watches are used up: the answer is the kernel's."""
+    """Start zygotes for which epoll fails, as the kernel does when the user's watches are used up."""
 
     def start() -> Zygotes:
         forbid_new_privileges()
         seccomp.install(seccomp.Filter([seccomp.Rule("epoll_ctl", errno.ENOSPC)]).filled())
         return Zygotes(tmp_path, WorkerSettings())
 
-    # A filter holds for one thread and what it forks.
+    # A filter applies to one thread and its children.
     with ThreadPoolExecutor(1) as thread:
         started = thread.submit(start).result()
         yield started

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front's memory while many clients send something large that nobody has asked a worker for yet."""
+"""Memory of the front while many clients send large messages before they have a worker."""
 
 import asyncio
 import contextlib
@@ -21,13 +21,13 @@ from updraft.v1.exchange_pb2 import Owner
 
 MIB = 1024 * 1024
 QUEUE_BYTES = 64 * MIB
-# All their messages together, once each, are far beyond what the test allows.
+# All their messages together are far larger than the test allows.
 CLIENTS = 40
 PART_BYTES = 40 * MIB
-# Eight messages may arrive between two looks, however late a busy machine makes the second. gRPC holds the pieces of a
-# message and joins them, so each may be there twice.
+# Up to eight messages may arrive between two looks, even on a busy machine. gRPC holds the pieces of a message while it
+# joins them, so each may be in memory twice.
 BETWEEN_LOOKS_BYTES = 8 * 2 * PART_BYTES
-# Its modules, allocations before it refuses clients, and memory that the allocator keeps.
+# The front's modules, allocations before it refuses clients, and memory that the allocator keeps.
 OWN_BYTES = 200 * MIB
 
 
@@ -68,7 +68,7 @@ async def test_many_large_messages_take_no_more_than_the_queue_may(server: Serve
     ready = server.ready()
 
     async def attempt(number: int) -> None:
-        # Each over a connection of its own, as many clients are.
+        # Each client has a connection of its own.
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
         async with grpc.aio.insecure_channel(ready["listen"], options=options) as channel:
             call = channel.stream_stream(DO_EXCHANGE)(timeout=HANG_SECONDS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batched functions that end, hang, mislead or never load their process, and whom that concerns."""
+"""Batched functions that end, hang, mislead or never load their process, and which callers that affects."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +44,7 @@ async def test_an_exchange_that_kills_the_process_gets_an_error_and_others_their
         assert bad.error is not None
         assert bad.error.kind == exchange_pb2.ERROR_KIND_WORKER
         assert "the model process of function 'deadly' was killed by SIGSEGV" in bad.error.message
-        # Its successor serves.
+        # The successor serves.
         assert values(await call(pool, "deadly", numbers(3))) == [[0, 1, 2]]
         deadly = await usage_of(pool, "deadly")
         assert ("deadly", "1") not in pool.model_faults
@@ -58,7 +58,7 @@ async def test_a_function_that_kills_process_after_process_is_at_fault_until_one
     with zygotes_in(tmp_path) as zygotes:
         async with running_pool(zygotes) as pool:
             for _ in range(2):
-                # Each kills the process that has its rows, and the next one, which has nobody else's.
+                # Each call kills the process that has its rows, and the next one, which has only its rows.
                 assert (await call(pool, "deadly", numbers(20))).error is not None
             await until(pool, lambda: "it has killed 4 model processes in a row" in pool.model_faults.get(deadly, ""))
             while not any(replica.state == "ready" for replica in (await usage_of(pool, "deadly")).replicas):
@@ -123,9 +123,9 @@ async def test_a_function_that_cannot_be_loaded_says_why_and_is_loaded_again_lat
             reason = "its model process could not load the function: FileNotFoundError: no weights"
             assert reason in refused.error.message
             assert pool.model_faults[("without_weights", "1")] == reason
-            # Nobody else is at fault.
+            # Other functions have no fault.
             assert values(await call(pool, "doubled", numbers(2))) == [[0, 2]]
-            # No fault is known of it before the first attempt has failed either.
+            # It has no fault yet before the first attempt has failed.
             while not (await usage_of(pool, "second_attempt")).loads:
                 continue
             assert ("second_attempt", "1") not in pool.model_faults

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process of a batched function may do and take, and when it ends."""
+"""Permissions and resources of a batched function's process, and when it ends."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,7 @@ def zygotes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygotes]:
 
 @pytest.fixture
 def zygotes_with_a_budget(tmp_path: Path) -> Iterator[Zygotes]:
-    """Of 100 MiB, where each large model takes 60."""
+    """Start zygotes with a model budget of 100 MiB; each large model takes 60."""
     with zygotes_in(tmp_path, model_memory_bytes=100 << 20) as started:
         yield started
 
@@ -74,7 +74,7 @@ async def test_a_process_has_the_walls_of_a_worker_and_nothing_of_the_zygotes(zy
         assert walls_of(process.pid) == walls
         while connections(await pool.measure_models(), "doubled"):
             continue
-        # Its output, its control, the lifeline and the pipe for its stack.
+        # Its output, its control socket, the lifeline and the pipe for its stack.
         assert descriptors_of(process.pid) == set(range(6))
 
 
@@ -83,7 +83,7 @@ def descriptors_of(pid: int) -> set[int]:
 
 
 def walls_of(pid: int) -> dict[str, str]:
-    """What the kernel holds a process to, and what it was started with."""
+    """Return the restrictions that the kernel enforces on a process, and its environment."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     walls = {name: value for name, value in status.items() if name.startswith(("Cap", "Seccomp", "NoNewPrivs"))}
     return {**walls, "environment": Path(f"/proc/{pid}/environ").read_text()}
@@ -95,7 +95,7 @@ async def test_a_function_that_is_restricted_is_so_in_its_process_too(zygotes: Z
         rows = [numbers(1).rename_columns(NUMBERS.names)]
         binding = Binding(None, restricted=True)
         assert values(await exchange(pool, rows, command("restricted"), binding=binding, restricted=True)) == [[0]]
-        # The front says so of another function than the workers' side was told of.
+        # The front treats `free` as restricted, and the workers' side does not.
         refused = await exchange(pool, rows, command("free"), binding=binding, restricted=True)
     assert refused.error is not None
     assert "cannot reach the model process of function 'free'" in refused.error.message
@@ -103,7 +103,7 @@ async def test_a_function_that_is_restricted_is_so_in_its_process_too(zygotes: Z
 
 async def test_a_process_has_a_name_in_process_lists_and_ends_with_the_front(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
-        # Before it has loaded it may not have run yet.
+        # A process may not have run at all before it has loaded.
         await call(pool, "doubled", numbers(1))
         (process,) = (await usage_of(pool, "doubled")).replicas
         assert name_of(process.pid) == "updraft-model\n"
@@ -122,12 +122,12 @@ async def test_what_a_process_prints_is_logged_with_its_function(zygotes: Zygote
 
 async def test_the_stack_of_a_process_can_be_read(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
-        # Once it has loaded.
+        # Make sure that it has loaded.
         await call(pool, "doubled", numbers(1))
         (process,) = (await usage_of(pool, "doubled")).replicas
         stacks: list[str] = []
         while "_turn" not in "".join(stacks):
-            # It is asked at any time, between two turns too.
+            # The pool may ask at any time, also between two turns.
             stack = await pool.stack(process.model)
             assert stack is not None
             stacks.append(stack)
@@ -137,7 +137,7 @@ async def test_processes_end_with_the_front_that_reads_what_they_print(zygotes: 
     async with running_pool(zygotes) as first:
         await call(first, "doubled", numbers(1))
         (process,) = (await usage_of(first, "doubled")).replicas
-        # The zygote meets a front while it has not seen yet that the one before has gone.
+        # The zygote meets a new front before it notices the end of the previous one.
         connection = zygotes.connection()
     async with pool_driver.running_pool(ConnectedZygote(connection)) as pool:
         while {each.model for each in (await usage_of(pool, "doubled")).replicas} <= {process.model}:
@@ -153,7 +153,7 @@ async def test_a_front_that_is_served_to_its_end_has_processes_of_its_own(tmp_pa
             async with running_pool(zygotes) as first:
                 await call(first, "doubled", numbers(1))
                 pool = await second.enter_async_context(pool_driver.running_pool(zygotes))
-                # The zygote is to end with the last front.
+                # The zygote should end with its last front.
                 os.kill(zygotes.process.pid, signal.SIGTERM)
             assert values(await call(pool, "doubled", numbers(2))) == [[0, 2]]
 
@@ -164,7 +164,7 @@ async def test_a_function_makes_room_for_another_one_and_comes_back_with_its_nex
     async with running_pool(zygotes_with_a_budget) as pool:
         assert not any(usage.replicas for usage in await pool.measure_models())
         pids = [values(await call(pool, name, numbers(1)))[0][0] for name in ("large_a", "large_b")]
-        # How much memory the second one takes is known once it was measured.
+        # The memory of the second model is known only after a measurement.
         await has_made_room(pool, "large_a")
         pids.append(values(await call(pool, "large_a", numbers(1)))[0][0])
         usage = await usage_of(pool, "large_a")

@@ -159,7 +159,7 @@ async def test_results_that_are_not_what_the_function_has_declared_are_an_error_
 
 async def test_exchanges_wait_for_a_process_that_works_and_those_of_other_functions_do_not(tmp_path: Path) -> None:
     async def call_often() -> None:
-        # A connection each: more than a process can be sent while it reads nothing.
+        # Each call makes a connection: more than the socket of a process that reads nothing can hold.
         for _ in range(400):
             await exchange(pool, [], command("patient"), NUMBERS, binding=REGISTERED)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What functions print, as the pool passes it on."""
+"""Output of functions as the pool passes it on."""
 
 from pool_driver import (
     Zygotes,
@@ -59,7 +59,7 @@ async def test_a_function_that_prints_without_end_is_not_blocked(zygotes: Zygote
         reply = await receive_reply(lease)
         lease.release(LeaseOutcome.CLEAN)
     assert reply.error is None
-    # A burst at once; the rest of what is let through comes with time.
+    # The burst passes at once; the rest of the budget comes with time.
     assert 200 <= len(lines) < 20_000
     assert sum(drop.lines for drop in drops) == 20_000 - len(lines)
     assert {(drop.worker, drop.context["task"]) for drop in drops} == {(lease.worker, "7")}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a session function tries to read, change and kill that is not its own, in a real worker.
+"""Attempts of a session function in a real worker to read, change and kill what is not its own.
 
-Each attempt is seen to succeed in a process that nothing confines, or it would prove nothing.
+Each attempt also runs in an unconfined process, where it must succeed; otherwise the test would prove nothing.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ else:
 
 
 def attempting(code: str, **names: Any) -> Any:
-    """A session function that runs `code` and tells how that went."""
+    """Return a session function that runs `code` and reports the outcome."""
     source = _ATTEMPT
 
     def attempt(x):
@@ -65,7 +65,7 @@ def attempting(code: str, **names: Any) -> Any:
 
 
 def unconfined(code: str, **names: Any) -> str:
-    """How the same goes in a process of its own, beside the pool."""
+    """Return the outcome in an unconfined process outside the pool."""
     script = f"code, names = {code!r}, {names!r}\n{_ATTEMPT}\nprint(outcome)"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG_SECONDS)
     assert ran.returncode == 0, ran.stderr
@@ -79,7 +79,7 @@ async def outcome(pool: Any, code: str, **names: Any) -> Any:
 
 
 class House:
-    """What a pool keeps to itself, and the zygote of one that does."""
+    """Private files of a pool, and a zygote of that pool."""
 
     def __init__(self, directory: Path) -> None:
         self.runtime = directory / "runtime"
@@ -103,7 +103,7 @@ class House:
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
-    # Not pytest's: the path of a Unix socket has to be short.
+    # Unlike pytest's, short enough for the path of a Unix socket.
     with tempfile.TemporaryDirectory(prefix="updraft-house-") as directory:
         made = House(Path(directory))
         yield made
@@ -158,7 +158,7 @@ async def test_rights_times_and_attributes_are_out_of_reach_too(house: House, co
     path = house.runtime.parent / file
     async with running_pool(house.zygotes) as pool:
         assert await outcome(pool, code, path=str(path)) == "refused"
-        # This process sees the same files, and may change them.
+        # This process sees the same files and may change them.
         assert await outcome(pool, code, path=f"/proc/{os.getpid()}/root{path}") == "refused"
     assert unconfined(code, path=str(path)) == "done"
     path.chmod(0o644)
@@ -280,11 +280,11 @@ async def test_artifacts_of_the_owner_stay_readable_and_no_others_become_so(hous
         first = await exchange(pool, batches_of([1]), command, artifacts_directory=str(owners[0]))
         for owner in owners:
             (owner / "value").write_bytes(pickle.dumps(1))
-        # It came after the worker was bound.
+        # The directory was made after the worker was bound.
         second = await exchange(pool, batches_of([1]), command, broadcasts={"1": own})
         assert [reply.table.column(0)[0].as_py() for reply in (first, second)] == ["FileNotFoundError", "done"]
         assert await outcome(pool, _READ, path=others) == "refused"
-        # The front sends a worker nothing of that kind, unless the directory was made anew: a fresh worker can read it.
+        # The front never sends a bound worker such a path. If the directory was made anew, a fresh worker can read it.
         third = await exchange(pool, batches_of([1]), command, broadcasts={"1": others})
     assert third.error.kind == exchange_pb2.ERROR_KIND_POOL_UNAVAILABLE
 
@@ -317,7 +317,7 @@ async def test_a_registered_function_is_not_confined_and_its_worker_is_afterward
 
 
 def test_a_confined_worker_still_ends_with_the_pool() -> None:
-    """The kernel's signal to a group whose lifeline ends is none that a scope holds back."""
+    """A scope does not block the signal that the kernel sends to a group when its lifeline ends."""
     script = """
 import asyncio, os, sys
 from pathlib import Path
@@ -343,7 +343,7 @@ async def main():
 asyncio.run(main())
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    # The zygote may still be writing there when its worker has ended.
+    # The zygote may still be writing there after its worker has ended.
     with tempfile.TemporaryDirectory(prefix="updraft-life-", ignore_cleanup_errors=True) as directory:
         note = Path(directory) / "note"
         running = subprocess.Popen([sys.executable, "-c", script, directory], env=environment)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker serves one owner: what one leaves in its process, no other finds."""
+"""A worker serves one owner: nothing that one owner leaves in its process is visible to another."""
 
 import json
 from typing import Any
@@ -32,7 +32,7 @@ SECRET = "nobody else's business"
 
 
 def look(x, secret_in_two=("nobody else's", " business")):
-    """The process, and what is left of another's in it."""
+    """Return the process id, and what another owner left in the process."""
     import gc
     import json
     import os
@@ -126,7 +126,7 @@ async def test_owners_that_share_one_place_share_no_process(zygotes: Zygotes, fr
         pids = [await pid(pool, *owner) for owner in owners]
     assert len(set(zip(owners, pids, strict=True))) == len(set(pids)), "no process had two owners"
     assert pids[-1] == pids[-2]
-    # With fresh workers, an owner that comes back finds its worker.
+    # With spare workers, a returning owner finds its own worker.
     assert (pids[0] == pids[2]) is bool(fresh_workers)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that are larger than a message come and go in parts, and take no memory before they may."""
+"""Batches larger than a message travel in parts both ways, and use no memory before they are allowed to."""
 
 from typing import Any
 

@@ -169,7 +169,7 @@ def test_whatever_becomes_of_bad_functions_good_ones_answer(server: Server) -> N
                 assert called(client, "good.model").column(0).to_pylist() == list(range(100))
 
     def bad(name: str) -> list[tuple[float, str, float]]:
-        """When each call began, its error, and when it ended."""
+        """Return when each call began, its error, and when it ended."""
         errors = []
         with server.client() as client:
             for _ in range(DEATHS_IN_A_ROW):
@@ -190,14 +190,14 @@ def test_whatever_becomes_of_bad_functions_good_ones_answer(server: Server) -> N
             ended.set()
         for calls in good_calls:
             calls.result()
-    # Good calls come and go while bad ones hang for six seconds: a call that waited for one would leave room for few.
+    # Good calls run while bad ones hang for six seconds; calls that waited for those would be few.
     for began, _, end in bad_calls["bad.hang"].result():
         assert sum(began < answered < end for answered in answers) > 10
 
     faults = {function.name: function.fault for function in server.status().functions}
     assert {name for name, fault in faults.items() if fault} == set(BAD)
     log = (server.ready_file.parent / "log").read_text()
-    # The page is drawn every few seconds.
+    # The page is refreshed every few seconds.
     server.wait_for(lambda: all(fault in html.unescape(server.page("/status")) for fault in faults.values()))
     metrics = server.page("/metrics")
     for name, reason in BAD.items():

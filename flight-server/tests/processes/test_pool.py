@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Healing: what a pool does when its processes are killed."""
+"""Recovery of a pool whose processes are killed."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ TASK = TaskKey("app", 1, 2)
 
 
 def wait_for_file(path: Path) -> None:
-    """Another process brings it about: nothing here could wake us."""
+    """Poll for a file that another process makes, which no event announces."""
     while not path.exists():
         time.sleep(0.01)
 
@@ -58,7 +58,7 @@ async def test_a_spare_takes_the_place_of_a_worker_that_died(zygotes: Zygotes) -
 
 
 async def kill_and_wait_for_the_next(pool: Pool) -> None:
-    """SIGKILL for the only worker."""
+    """Kill the only worker and wait for its successor."""
     (victim,) = pool._workers.by_id
     os.kill(pid_of(pool, victim), signal.SIGKILL)
     await until(pool, lambda: pool.idle == 1 and victim not in pool._workers.by_id)
@@ -84,7 +84,7 @@ async def test_many_deaths_in_a_row_hold_the_next_worker_back_for_no_more_than_a
         for _ in range(40):
             await kill_and_wait_for_the_next(pool)
         await answers(pool)
-    # What the pool decides, not what this machine makes of it: one that is slow enough is never held back.
+    # Checks the pool's decision, not the machine's speed: workers that start slowly enough are never held back.
     assert len(pauses) >= 41
     assert all(0 <= seconds <= 1.0 for seconds in pauses), pauses
 
@@ -154,7 +154,7 @@ async def test_the_death_of_a_worker_is_known_once_its_daemons_have_ended(zygote
             if os.fork() == 0:
                 os.setsid()
                 if os.fork() == 0:
-                    # Memory takes the kernel a moment to take back.
+                    # The kernel needs a moment to reclaim memory.
                     kept = bytearray(b"x") * (10 << 20)
                     os.write(writing, b"%8d" % os.getpid())
                     time.sleep(1000 + len(kept))
@@ -240,7 +240,7 @@ async def test_a_front_that_goes_away_takes_its_workers_with_it(zygotes: Zygotes
         assert pool._zygote is not None
         pool._zygote.close()
         await asyncio.gather(*deaths)
-    # The zygote, which nobody asks any more, reaps them by itself.
+    # The zygote reaps them on its own, without a request.
     await asyncio.to_thread(eventually, lambda: not any(worker.is_running() for worker in workers))
 
 
@@ -277,7 +277,7 @@ async def test_a_worker_killed_at_any_moment_fails_only_its_own_exchange(zygotes
 
 
 async def _kill_during(pool: Pool, lease, moment: int, frames: list) -> None:
-    """Kill before the command, after it, or after some of the batches."""
+    """Kill the worker before the command, after it, or after some of the batches."""
     if moment:
         await send_command(lease, numbers(0).schema, scalar_arrow(lambda x: x))
         from updraft_server.ipc.frame_stream import FrameSender

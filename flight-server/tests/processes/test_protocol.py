@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client may get wrong, and that a worker says so."""
+"""Protocol errors of a client, as a worker reports them."""
 
 import random
 from collections.abc import Iterator
@@ -153,7 +153,7 @@ async def test_plain_flight_brings_no_metadata_and_the_worker_counts_for_the_fro
         frames = [(b"", *data(batch)) for batch in sent]
         reply = await raw_exchange(pool, SCHEMA, frames, None, plain_function="echo")
     assert reply.batches == [(1, sent[0]), (2, sent[1])]
-    # Not before it has done with the first batch: a front would wait for its client.
+    # Sent only after the first batch is done, because a front would wait for its client.
     assert reply.credits == []
     assert (reply.finish, reply.ending) == (None, FrameKind.DONE)
 
@@ -194,7 +194,7 @@ async def test_a_pool_without_leave_runs_no_session_function(tmp_path: Any) -> N
 
 
 def _mutations(seed: int, count: int) -> Iterator[tuple[pa.Schema, list[Frame]]]:
-    """Streams of several types with bytes changed in header or body."""
+    """Yield streams of several types with bytes changed in header or body."""
     choose = random.Random(seed)
     batch = pa.record_batch(
         {

@@ -90,7 +90,7 @@ async def test_batches_that_an_aggregate_joins_have_the_time_of_all_of_them(func
     async with running_pool(functions) as pool:
         command = named("Left", key_columns=1)
         reply = await exchange(pool, batches, command, key_columns=1, batch_timeout_seconds=60)
-    # And that of what follows the last batch.
+    # Including the time of what follows the last batch.
     assert 180_000 < reply.table.column("result")[0].as_py() <= 240_000
 
 
@@ -104,7 +104,7 @@ async def test_an_aggregate_with_rows_that_it_holds_ends_with_its_client(functio
             await sender.send(FrameKind.BATCH, *frame)
         for kind in (FrameKind.LOADING, FrameKind.LOADED):
             assert (await receiver.receive()).kind is kind
-        # It has taken the second one, and asks for more.
+        # It has taken the second batch, and asks for more.
         while exchange_pb2.ReplyMetadata.FromString(bytes((await receiver.receive()).app_metadata)).consumed < 2:
             pass
         lease.release(LeaseOutcome.CANCELLED)

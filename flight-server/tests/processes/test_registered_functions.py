@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of modules in real workers: each form, each kind, and what a caller learns when something is wrong."""
+"""Functions of modules in real workers: each form, each kind, and the errors that callers see."""
 
 from collections.abc import Iterator
 

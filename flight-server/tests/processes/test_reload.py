@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A served pool that is told to load its functions again, with SIGUSR2, while clients call them."""
+"""Serving pool that is told with SIGUSR2 to reload its functions while clients call them."""
 
 import functools
 import threading
@@ -64,7 +64,7 @@ def test_an_exchange_that_runs_ends_with_the_code_with_which_it_began(pool: Pool
         assert running.result(HANG_SECONDS) == "a"
     assert exchange.call(0) == "a"
     exchange.close()
-    # With it goes all that had the old code.
+    # All processes with the old code end with it.
     pool.server.wait_for(lambda: not before.keys() & pool.processes().keys())
     pool.wait_until_it_is_whole()
 
@@ -88,7 +88,7 @@ def test_signals_in_a_row_end_with_the_last_code(pool: Pool) -> None:
         pool.load_again()
     until_it_answers(pool, "x" * 6)
     pool.wait_until_it_is_whole()
-    # What callers are told of the functions is what it was: their code alone is new.
+    # The declarations of the functions are unchanged; only their code is new.
     pool.wait_for_log("the functions were reloaded")
     for trouble in ("while it loaded the functions", "restarting", "giving up"):
         assert trouble not in pool.log()

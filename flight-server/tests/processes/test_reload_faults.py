@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a reload meets: code that does not load, processes that are killed in the middle of it, and a pool that ends."""
+"""Failures during a reload: code that does not load, killed processes, and a pool that ends."""
 
 import random
 import threading
@@ -23,7 +23,7 @@ from updraft.v1.control_pb2 import PoolStatus
 
 ROUNDS = 18
 LAST = "x" * ROUNDS
-# A pool whose zygotes die more often gives up.
+# A pool gives up if its zygotes die more often than this.
 PATIENCE_SECONDS = WINDOW_SECONDS + 2.0
 SUCCESSOR_ENDED = "while it loaded the functions: the previous ones stay in use"
 
@@ -58,7 +58,7 @@ class loads_too:
 
 
 class Bad:
-    """A module of functions beside those of a pool."""
+    """Extra module of functions in a pool."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -212,7 +212,7 @@ def test_a_zygote_that_dies_while_the_next_one_loads_costs_no_exchange(pool: Poo
     pool.load_again()
     pool.loading()
     psutil.Process(pool.server.ready()["zygote"]).kill()
-    # It is followed by another one that loads the same.
+    # Its successor loads the same code.
     pool.loading()
     assert exchange.call(0) == "a"
     pool.let_load()
@@ -285,7 +285,7 @@ def test_reloads_and_kills_at_random_cost_no_exchange_and_leave_the_last_code(po
             for length in range(2, ROUNDS):
                 pool.write("x" * length)
                 pool.load_again()
-                # From nothing to about what a zygote takes to load.
+                # From zero to about the time that a zygote takes to load.
                 ended.wait(chance.uniform(0.0, 2.0))
                 zygotes = pool.zygotes()
                 if not zygotes or time.monotonic() - kills[0] < PATIENCE_SECONDS:
@@ -306,7 +306,7 @@ def test_reloads_and_kills_at_random_cost_no_exchange_and_leave_the_last_code(po
 
 
 def faults(pool: Pool) -> dict[str, str]:
-    """Of functions that cannot be called, as the pool's status has them."""
+    """Return the faults of functions that cannot be called, as the pool's status shows them."""
     with pool.server.client() as client:
         (result,) = client.do_action(flight.Action("updraft.pool_status", b""))
     status = PoolStatus.FromString(result.body.to_pybytes())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker that is used again does not remember what the exchange before it did."""
+"""A reused worker keeps nothing of the previous exchange."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from updraft_server.worker.pyspark.adapters import minor_version
 
 
 def look_around(x):
-    """What a function can see of its process."""
+    """Return everything that a function can see of its process."""
     import json
     import logging
     import os
@@ -171,8 +171,8 @@ async def test_a_worker_sees_no_descriptor_and_no_variable_of_its_makers(zygotes
     async with running_pool(zygotes, workers=4) as pool:
         reply = await exchange(pool, batches_of([1]), by_value(look_around, StringType()))
     seen = json.loads(reply.table.column(0)[0].as_py())
-    # stdin, stdout, stderr, its socket, the pipe with which the supervisor's death ends it, the pipe on which it shows
-    # its stack, and the one that lists them
+    # stdin, stdout, stderr, its socket, the lifeline that ends it with the supervisor, the pipe on which it shows its
+    # stack, and the one that lists the descriptors
     assert seen["descriptors"] == 7
     assert not [name for name, _ in seen["environment"] if name.startswith("UPDRAFT")]
 
@@ -206,7 +206,7 @@ async def test_each_exchange_of_a_worker_shows_where_it_is_now_and_then(zygotes:
             shown.set()
 
     def dawdles(x: pa.Array) -> pa.Array:
-        # Until its exchange is given up.
+        # It sleeps until its exchange is cancelled.
         time.sleep(1000)
         return x
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What real workers have given up, and how a pool tells and requires it."""
+"""Sandbox layers of real workers, and how a pool reports and requires them."""
 
 import os
 import re
@@ -38,10 +38,10 @@ async def test_a_worker_has_no_capabilities_and_a_filter_from_its_start(zygotes:
     assert (worker["NoNewPrivs"], worker["Seccomp"]) == ("1", "2")
     held = {name: int(value, 16) for name, value in worker.items() if name.startswith("Cap")}
     if os.geteuid() != 0:
-        # An ordinary user may not change what its programs could gain if they could gain anything.
+        # An ordinary user cannot change its bounding set, which only limits what its programs could gain.
         del held["CapBnd"]
     assert not any(held.values())
-    # It kills, measures and forks.
+    # The zygote kills, measures and forks, so it has no sandbox.
     assert (zygote["NoNewPrivs"], zygote["Seccomp"]) == ("0", "0")
 
 
@@ -187,7 +187,7 @@ seccomp.install = install
 
 @pytest.fixture
 def kernel_without_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python in the processes of a pool finds that the kernel takes no filter."""
+    """Make Python in a pool's processes find that the kernel accepts no filter."""
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_FILTERS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
@@ -292,7 +292,8 @@ def test_the_operator_restricts_one_function_and_not_the_other(tmp_path: Path) -
     server = Server(tmp_path, *options)
     try:
         with server.client() as client:
-            # In turns, with one worker: what is closed stays so, and what is open is not served by it.
+            # Alternates between both with one worker: the closed function stays closed, and that worker does not serve
+            # the open one.
             for _ in range(2):
                 assert outcome_of(client, "closed") == ["refused", "refused"]
                 assert outcome_of(client, "open") == ["done", "done"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What functions leave in their scratch directories ends with the pool, however that ends."""
+"""Files that functions leave in their scratch directories are removed with the pool, however it ends."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def litter(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 @pytest.fixture
 def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    # Not pytest's: the path of a Unix socket has to be short.
+    # Unlike pytest's, short enough for the path of a Unix socket.
     with tempfile.TemporaryDirectory(prefix="updraft-scratch-") as made:
         (Path(made) / "littering_functions.py").write_text(FUNCTIONS)
         monkeypatch.setenv("PYTHONPATH", made)
@@ -39,7 +39,7 @@ def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def littered(directory: Path) -> Server:
-    """A pool whose worker has done that."""
+    """Start a pool whose worker has left such files."""
     options = ("--workers=1", "--functions=littering_functions", f"--runtime-directory={directory}/pool")
     server = Server(directory, *options)
     with server.client() as client:
@@ -51,7 +51,7 @@ def littered(directory: Path) -> Server:
 
 
 def scratch(directory: Path) -> list[Path]:
-    """What lies there but the place of what is being removed, which is empty."""
+    """Return the scratch directories, without an empty trash."""
     trash = directory / "pool" / "scratch" / ".trash"
     found = list((directory / "pool" / "scratch").iterdir())
     return [path for path in found if path != trash or list(trash.iterdir())]
@@ -81,6 +81,6 @@ def test_a_worker_that_ends_takes_what_it_left_with_it(directory: Path) -> None:
     before = server.ready()["workers"]
     [(worker, pid)] = before.items()
     os.kill(pid, signal.SIGKILL)
-    # What is there then is its successor's: nothing is left to remove.
+    # Only the successor's directory is left, so there is nothing to remove.
     server.wait_for(lambda: len(left := scratch(directory)) == 1 and left[0].name != worker)
     assert server.stop() == 0

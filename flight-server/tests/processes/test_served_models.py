@@ -31,7 +31,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 class Exchange:
-    """A plain client's."""
+    """Exchange of a plain client."""
 
     def __init__(self, server: Server, name: str, tenant: str = "") -> None:
         self._client = server.client()
@@ -58,7 +58,7 @@ def model_of(server: Server, name: str) -> dict[str, Any]:
 
 
 def until_model(server: Server, name: str, field: str) -> dict[str, Any]:
-    """What the status says of a function once this is not empty; it is measured every two seconds."""
+    """Wait until this field of a function's status is set, and return the status; it is measured every two seconds."""
     started = time.monotonic()
     while not (model := model_of(server, name))[field]:
         assert time.monotonic() - started < HANG_SECONDS, model

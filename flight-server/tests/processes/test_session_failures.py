@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever user code does, its exchange ends with one clear error and the pool goes on."""
+"""Failures of user code: the exchange ends with one clear error, and the pool continues."""
 
 import sys
 from typing import Any
@@ -32,7 +32,7 @@ from updraft_server.worker.pyspark.adapters import minor_version
 async def failing(
     zygotes: Zygotes, command: exchange_pb2.ExchangeCommand, batches: list[pa.RecordBatch] | None = None
 ) -> exchange_pb2.Error:
-    """The error of an exchange, after which the pool must still answer."""
+    """Return the error of an exchange, after which the pool must still work."""
     async with running_pool(zygotes) as pool:
         reply = await exchange(pool, batches or batches_of([2, 2]), command)
         assert reply.ending is FrameKind.FAILED

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of session function gives what PySpark gives, through real workers."""
+"""Every kind of session function gives PySpark's results, through real workers."""
 
 import pickle
 from typing import Any
@@ -95,7 +95,7 @@ async def test_an_iterator_udf_that_reads_ahead_still_gets_one_reply_a_request(z
 
     reply = await run(zygotes, session_command(SCALAR_ARROW_ITER, udf(all_at_once, LongType())), batches_of([2, 3, 4]))
     assert [(sequence, batch.num_rows) for sequence, batch in reply.batches] == [(1, 2), (2, 3), (3, 4)]
-    # The first says that the function has begun, the second that it wants more than the first batch.
+    # The first credit means that the function has started, the second that it wants more than the first batch.
     assert reply.credits == [1, 1, 2, 3]
     assert values(reply) == list(range(9))
 
@@ -155,7 +155,7 @@ async def test_a_pickled_udf_answers_each_pickled_list(zygotes: Zygotes) -> None
 
 
 async def test_pickled_lists_have_any_length_and_requests_any_number_of_lists(zygotes: Zygotes) -> None:
-    """The result lists are as long as the lists of rows, and a request without lists is answered too."""
+    """Result lists are as long as the lists of rows, and a request without lists gets a reply too."""
     lists = [[[(1,)], [(2,), (3,), (4,)]], [], [[(5,), (6,)]], []]
     command = session_command(BATCHED, udf(lambda x: x * 2, LongType()), environment={"PYTHON_UDF_BATCH_SIZE": "2"})
     reply = await run(zygotes, command, [pickled_rows(request) for request in lists])

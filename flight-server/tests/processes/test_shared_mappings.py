@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`mmap.mmap(-1, length)` in a worker, whose filter refuses shared memory that has no file."""
+"""`mmap.mmap(-1, length)` in a worker, whose filter refuses shared memory without a file."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 @pytest.fixture(params=[False, True], ids=["compatible", "restricted"])
 def zygotes(request: pytest.FixtureRequest) -> Iterator[Zygotes]:
-    """Such that workers may write to nothing but what is their own."""
+    """Start zygotes whose workers may write only to their own files."""
     with tempfile.TemporaryDirectory(prefix="updraft-mappings-") as directory:
         settings = WorkerSettings(allow_session_functions=True, hidden_paths=(directory,))
         started = Zygotes(Path(directory), settings, restricted=request.param)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each worker has a /dev/shm of its own, where this machine lets it."""
+"""Each worker has a /dev/shm of its own, if this machine allows it."""
 
 import asyncio
 import errno
@@ -136,7 +136,7 @@ def writes_a_file():
 @pytest.mark.parametrize("zygotes_that_may_not_mount", ["own"], indirect=True)
 async def test_what_a_function_leaves_in_the_machines_reaches_no_tenant(zygotes_that_may_not_mount: Zygotes) -> None:
     async with running_pool(zygotes_that_may_not_mount, workers=3) as pool:
-        # Without a tenant of its own a client's is its application.
+        # A client without a tenant gets its application as its tenant.
         assert await said(pool, writes_a_file, application="nameless", tenant="nameless") == "4"
         assert await said(pool, reads_the_file, application="as nameless") == "four"
         for tenant in ("first", "second"):
@@ -148,13 +148,13 @@ async def test_what_a_worker_keeps_in_use_there_stays(zygotes_that_may_not_mount
     async with running_pool(zygotes_that_may_not_mount) as pool:
         await said(pool, keeps_shared_memory, application="first")
         assert await said(pool, finds_the_file, application="first") == "True"
-        # The only place is given up for it.
+        # The pool's only place goes to this exchange.
         await gone_soon(pool)
 
 
 @asynccontextmanager
 async def exchange_of(pool: Pool, application: str) -> AsyncIterator[None]:
-    """An exchange that goes on meanwhile."""
+    """Hold an exchange open for the block."""
     lease = await leased(pool, None, Binding(Owner("", application, "")))
     yield
     lease.release(LeaseOutcome.BROKEN)
@@ -229,7 +229,7 @@ def left_after_removal(directory: Path) -> str:
 
 
 def test_only_plain_files_that_nobody_uses_are_removed() -> None:
-    # An ordinary user has no right to files without permissions.
+    # An ordinary user cannot open files without permissions.
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o777)
         read, write = os.pipe()

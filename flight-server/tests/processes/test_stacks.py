@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the Python of workers is, asked of a pool while their functions go on."""
+"""Python stacks of workers, requested from a pool while their functions run."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ def stacks(client: flight.FlightClient, worker: str = "") -> dict[str, str]:
 
 
 def called(client: flight.FlightClient, directory: Path, function: str) -> tuple[Any, Any]:
-    """An exchange whose function waits until it may go on."""
+    """Start an exchange whose function waits for the test."""
     writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(function))
     writer.begin(SCHEMA)
     writer.write_batch(batch(1))
@@ -89,7 +89,7 @@ def test_a_busy_worker_shows_where_it_is_and_goes_on(start: Callable[..., Server
         assert finish(*call) == "OK"
         echo(client)
         assert server.ready()["workers"].keys() == {worker}
-        # An idle one waits for its next exchange.
+        # An idle worker waits for its next exchange.
         assert "in run" in stacks(client, worker)[worker]
         with pytest.raises(KeyError, match="no worker has the id 'another': busy are none"):
             stacks(client, "another")
@@ -99,7 +99,7 @@ def test_a_function_can_lie_about_itself_and_do_no_more(start: Callable[..., Ser
     server = start("--allow-remote-stacks")
     with server.client() as client:
         call = called(client, tmp_path, "fills_its_pipe")
-        # What it wrote before it was asked is no answer.
+        # Text that it wrote before the request is not an answer.
         (shown,) = stacks(client).values()
         assert "a lie about itself" not in shown
         (tmp_path / "go").touch()

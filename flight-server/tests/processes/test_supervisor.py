@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole `updraft-server serve`, whose processes are killed one by one."""
+"""Whole `updraft-server serve`, whose processes are killed one by one."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ COMMAND = str(Path(sys.executable).with_name("updraft-server"))
 
 
 class Server:
-    """A served pool and its processes."""
+    """Served pool and its processes."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self._ready_file = directory / "ready.json"
@@ -36,7 +36,7 @@ class Server:
         self._address = json.loads(self._ready_file.read_text())["listen"]
 
     def child(self, module: str) -> psutil.Process:
-        """The front or the zygote; workers look like the zygote but lead their own session."""
+        """Return the front or the zygote; workers look like the zygote but lead their own session."""
         found = self.children(module)
         assert found, module
         return found[0]
@@ -51,7 +51,7 @@ class Server:
         return found
 
     def workers(self) -> list[psutil.Process]:
-        """All of them: one whose zygote died is the supervisor's child and works on."""
+        """Return all workers: a worker whose zygote died is the supervisor's child and continues."""
         return named(self.family(), "updraft-worker")
 
     def family(self) -> list[psutil.Process]:
@@ -236,7 +236,7 @@ note(None)
 
 
 def test_secrets_in_the_environment_do_not_reach_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # From within: nobody else may look at the environment of processes that run user code.
+    # The function reports its own environment, because others cannot read that of processes that run user code.
     (tmp_path / "noting_functions.py").write_text(NOTING_FUNCTIONS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("DATABASE_PASSWORD", "hunter2")

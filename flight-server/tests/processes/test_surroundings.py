@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a session function finds around it in a real worker: broadcasts, files, variables, memory, logs."""
+"""Environment of a session function in a real worker: broadcasts, files, variables, memory, logs."""
 
 import pickle
 import signal
@@ -38,7 +38,7 @@ def answer(reply: Reply) -> Any:
 
 
 def broadcast_sum(number: int) -> exchange_pb2.ExchangeCommand:
-    """Adds 1 to the broadcast list each time it sees it, and returns its sum, which tells a fresh value."""
+    """Return a function that adds 1 to the broadcast list each time and returns its sum, which shows a fresh value."""
 
     def total(x):
         import pyarrow as pa
@@ -105,7 +105,7 @@ async def test_modules_and_files_of_a_session_are_found(zygotes: Zygotes, tmp_pa
 
 
 async def bound_exchange(pool: Pool, command: exchange_pb2.ExchangeCommand, directory: str = "") -> Reply:
-    """An exchange with the files in `directory`, to which its worker is bound."""
+    """Run an exchange with the files in `directory`, to which its worker is bound."""
     batch = batches_of([1])
     return await raw_exchange(
         pool, batch[0].schema, requests(batch), command, modules=directory, files_directory=directory

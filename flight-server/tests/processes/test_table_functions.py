@@ -89,12 +89,12 @@ async def test_pickled_outputs_are_values_of_one_column(zygotes: Zygotes) -> Non
 @pytest.mark.skipif(not hasattr(functions, "SkipRestOfInputTableException"), reason="Spark 3.5 has no such exception")
 @pytest.mark.parametrize("eval_type", [TABLE, ARROW_TABLE])
 async def test_a_function_that_skips_its_input_finishes_before_the_client(zygotes: Zygotes, eval_type: int) -> None:
-    # Spark tells Arrow's functions alone what they get; a PySpark before 4.2 reads no such thing for the others.
+    # Spark sends the input conf only to Arrow functions, and PySpark before 4.2 does not read it for the others.
     command = table_command(eval_type, SkipAll, RESULT, eval_conf=INPUT if eval_type == ARROW_TABLE else {})
     batches = [pickled_rows([[(1,)]])] * 3 if eval_type == TABLE else batches_of([1, 1, 1])
     reply = await run(zygotes, command, batches)
     assert (reply.error, reply.finish.batches) == (None, 0)
-    # What the client still sends is not for the next exchange to read.
+    # Data that the client still sends must not reach the next exchange.
     assert reply.ending is FrameKind.RETIRED
 
 
@@ -122,7 +122,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
 }
 
 
-# Spark 3.5 has neither.
+# Spark 3.5 has neither of them.
 _SINCE_4_0 = ("a_broken_analyze_result", "a_partition_that_is_not_there")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terminals are a worker's own, where this machine lets it, and out of reach elsewhere."""
+"""Each worker has terminals of its own, if this machine allows it; otherwise terminals are out of reach."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 @pytest.fixture
 def operators_terminal() -> Iterator[str]:
-    """Where somebody may be typing."""
+    """Open a terminal at which an operator might be typing."""
     controlling, terminal = os.openpty()
     yield os.ttyname(terminal)
     os.close(controlling)
@@ -101,7 +101,7 @@ async def test_where_nobody_may_mount_no_terminal_is_made(zygotes_that_may_not_m
     async with running_pool(zygotes_that_may_not_mount) as pool:
         for path in ("/dev/ptmx", "/dev/pts/ptmx", made):
             assert await said(pool, opens(path)) == "PermissionError"
-        # A kernel without Landlock lets a function open it: the terminal stays locked, and its number unknown.
+        # Without Landlock a function can open it, but it stays locked and its number unknown.
         assert await said(pool, unlocks_a_new_one) == "EPERM EPERM EPERM"
     for end in ends:
         os.close(end)

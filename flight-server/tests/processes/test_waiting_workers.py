@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real workers between exchanges: stopped, continued, and ended for what an exchange has left behind in them."""
+"""Real workers between exchanges: stopped, continued, and ended for what an exchange left running in them."""
 
 import asyncio
 import errno
@@ -37,7 +37,7 @@ def is_stopped(pid: int) -> bool:
 
 
 async def at_rest(pool: Pool, look_seconds: float = 0.01) -> None:
-    """Look at the pool as a front does until no worker has to be looked at any more."""
+    """Look at the pool as a front does until no worker needs another look."""
     async with asyncio.timeout(HANG_SECONDS):
         while pool.resting.unsettled:
             pool.resting.measured(await pool.measure(pool.resting.unsettled), lambda _: "")
@@ -84,7 +84,7 @@ async def test_threads_that_go_on_computing_get_no_further_in_any_of_several_wor
             lease.release(LeaseOutcome.CLEAN)
         await at_rest(pool, look_seconds=0.25)
         used = {lease.worker for lease in leases}
-        # A busy machine may have kept a thread from computing.
+        # On a busy machine a thread may not have got to compute.
         await until(pool, lambda: all(info.state == "stopped" for info in pool.workers if info.worker in used))
         assert (await exchange(pool, batches_of([1]))).error is None
 
@@ -102,7 +102,7 @@ async def test_an_exchange_continues_its_worker_without_waiting_for_the_zygote(z
                 assert (await exchange(pool, batches_of([1]))).error is None
         finally:
             os.kill(pool.zygote_pid, signal.SIGCONT)
-        # The zygote hears of it, and does not stop the worker again on its own account.
+        # The zygote notices, and does not stop the worker again on its own.
         await asyncio.sleep(1.5)
         assert not is_stopped(worker.pid)
 
@@ -129,7 +129,7 @@ async def test_exchanges_follow_each_other_closely_although_each_one_stops_its_w
         pool._workers.by_id[worker.worker].computes_at_rest = True
         for _ in range(10):
             await exchange(pool, batches_of([1]))
-        # A notice of each exchange would follow its signal, and the signal would come before the order to stop.
+        # With a notice for each exchange, the signal to continue would arrive before the order to stop.
         assert not pool._workers._notices
 
 
@@ -141,7 +141,7 @@ async def test_a_worker_that_is_stopped_right_after_a_short_exchange_stays_stopp
         held = pool._workers.by_id[worker.worker]
         held.computes_at_rest = True
         await asyncio.sleep(0.5)
-        # The notice to the zygote that this exchange continues the worker would come after the order to stop it.
+        # The notice that this exchange continues the worker would reach the zygote after the order to stop it.
         assert (await exchange(pool, batches_of([1]))).error is None
         await asyncio.sleep(0.2)
         assert is_stopped(worker.pid)

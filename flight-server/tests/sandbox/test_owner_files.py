@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which paths cover everything but what is hidden."""
+"""Paths that cover everything except the hidden ones."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from updraft_server.sandbox.owner_files import surroundings
 
 
 def below(directory: Path, hidden: list[Path]) -> set[str]:
-    """The part of the cover that lies in a directory."""
+    """Return the part of the cover that is below a directory."""
     covered = map(Path, surroundings(map(str, hidden)))
     return {str(path.relative_to(directory)) for path in covered if path.is_relative_to(directory)}
 

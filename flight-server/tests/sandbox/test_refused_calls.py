@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every refused call fails in a worker with the error of its rule, and without the filter otherwise or not at all."""
+"""Refused calls fail in a worker with the error of their rule; without the filter they succeed or fail otherwise."""
 
 import errno
 import fcntl
@@ -129,7 +129,7 @@ NAMESPACES = {
 @pytest.mark.parametrize("namespace", NAMESPACES)
 def test_no_namespace_is_made(namespace: str) -> None:
     flag = NAMESPACES[namespace]
-    # Without the filter too no child is made: handlers cannot be shared without memory.
+    # Without the filter the call fails as well and makes no child: handlers cannot be shared without memory.
     handlers_alone = 0x800
     assert refused(lambda: error_of("clone", flag | handlers_alone, 0, 0, 0, 0), errno.EPERM)
     assert refused(lambda: error_of("unshare", flag), errno.EPERM)
@@ -154,7 +154,7 @@ def test_a_personality_is_asked_for_but_not_changed() -> None:
 
 @pytest.fixture(scope="module")
 def victim() -> Iterator[int]:
-    """Another process of this user."""
+    """Fork another process of this user."""
     pid = os.fork()
     if pid == 0:
         while True:
@@ -170,7 +170,7 @@ def limit_descriptors(pid: int) -> int:
 
 
 def set_priority(which: int, who: int) -> int:
-    # Nicer than it is would be for good.
+    # The current priority, because raising it could not be undone.
     os.setpriority(which, who, os.getpriority(which, who))
     return 0
 
@@ -223,7 +223,7 @@ def test_limits_of_others_may_be_looked_at(victim: int) -> None:
 @pytest.mark.parametrize("call", ["setpriority", "ioprio_set"])
 def test_priorities_of_all_processes_of_a_user_stay(call: str) -> None:
     kind = {"setpriority": os.PRIO_USER, "ioprio_set": 3}[call]
-    # No user has this number.
+    # No user has this id.
     assert refused(lambda: error_of(call, kind, 0x7FFFFFF0, 0), errno.EPERM)
     assert refused(lambda: error_of(call, 77, 0, 0), errno.EPERM)
 
@@ -237,7 +237,7 @@ POOL: dict[str, Callable[[], int]] = {
     "init": lambda: 1,
     "the zygote": os.getppid,
     "the supervisor": lambda: SUPERVISOR,
-    # In these tests.
+    # The test process stands in for the front.
     "the front": os.getpid,
 }
 SIGNALS: dict[str, Callable[[int], int]] = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that the profile `restricted` refuses in addition: the network, processes and programs."""
+"""Additional calls that the profile `restricted` refuses: the network, processes and programs."""
 
 import errno
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The home that a worker has below its scratch directory: libraries write there, and find what the user's has."""
+"""Home of a worker below its scratch directory: libraries write there, and find the files of the user's home."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from updraft_server.sandbox.scratch import use_own_home
 
 @pytest.fixture
 def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's home."""
+    """Make the user's home."""
     home = tmp_path / "user"
     (home / ".cache" / "huggingface").mkdir(parents=True)
     (home / ".local" / "share").mkdir(parents=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared memory has a file in a worker, where that can be measured."""
+"""Shared memory in a worker is backed by a file, if that can be measured."""
 
 import errno
 import functools
@@ -49,7 +49,7 @@ def test_where_a_gpu_is_they_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def lies_in(directory: Path, keep: Callable[[], None] = keep_in_files, **options: int) -> bool:
-    """Whether a file of the directory stands behind a mapping, in a child that was told how to keep memory."""
+    """Return whether a file of the directory backs a mapping, in a child that was told how to keep memory."""
 
     def look() -> int:
         keep()
@@ -62,7 +62,7 @@ def lies_in(directory: Path, keep: Callable[[], None] = keep_in_files, **options
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Stands for /dev/shm."""
+    """Make a directory that stands in for /dev/shm."""
     directory = tmp_path / "memory"
     directory.mkdir()
     monkeypatch.setattr(shared_mappings, "SHARED_MEMORY_PATH", str(directory))

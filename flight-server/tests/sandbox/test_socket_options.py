@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a function cannot set of a socket: how much memory it holds, which counts in no process."""
+"""Socket options that a function cannot set: kernel memory of a socket, which counts in no process."""
 
 import errno
 import socket
@@ -38,7 +38,7 @@ def test_other_options_of_sockets_are_set() -> None:
     def set_others() -> int:
         with socket.socket() as made:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            # The number of SO_SNDBUF, at another level.
+            # The same number as SO_SNDBUF, at another level.
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 3)
             changed = made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             return int(not changed or made.getsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT) != 3)

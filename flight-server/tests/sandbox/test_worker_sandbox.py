@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trial that tells which layers there are."""
+"""Trial that finds out which layers are available."""
 
 import errno
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a zygote may take for one load, and when an operator hears of it: looks are made by the tests."""
+"""Time that a zygote may take for one load, and when the operator is told; the tests make the looks."""
 
 import itertools
 import subprocess
@@ -30,7 +30,7 @@ def note() -> Iterator[LoadingNote]:
 
 
 def watch_of(note: LoadingNote) -> LoadWatch:
-    """Of a zygote that takes next to no memory."""
+    """Return a watch of a zygote that uses next to no memory."""
     return LoadWatch(note, lambda: 1, 1 << 30)
 
 

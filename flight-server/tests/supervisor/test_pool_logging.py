@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool whose log nobody reads, that cannot be written, or that a function floods: it serves as if there were none."""
+"""Pool whose log is unread, cannot be written, or is flooded by a function: it serves as if it had no log."""
 
 import fcntl
 import json
@@ -68,7 +68,7 @@ def served(directory: Path, log: Any, *options: str, **environment: str) -> Iter
 
 @pytest.fixture
 def functions(tmp_path: Path) -> Path:
-    """A directory with the module `noisy`, to be put on PYTHONPATH."""
+    """Return a directory with the module `noisy`, for PYTHONPATH."""
     directory = tmp_path / "functions"
     directory.mkdir()
     (directory / "noisy.py").write_text(FUNCTIONS)
@@ -76,7 +76,7 @@ def functions(tmp_path: Path) -> Path:
 
 
 def metric(server: Server, name: str, **labels: str) -> float:
-    """The value of a series, 0 while there is none."""
+    """Return the value of a series, or 0 if it does not exist."""
     with urllib.request.urlopen(f"http://{server.ready()['metrics_listen']}/metrics") as answer:
         text = answer.read().decode()
     written = ",".join(f'{label}="{value}"' for label, value in labels.items())
@@ -95,7 +95,7 @@ def is_healthy(server: Server) -> bool:
 
 
 def refused(server: Server, times: int = 1) -> None:
-    """Exchanges that end with an error, and so with a long line in the log."""
+    """Make exchanges that end with an error, and so with a long line in the log."""
     message = path_request("x" * 1000)
     with grpc.insecure_channel(server.ready()["listen"]) as channel:
         for _ in range(times):
@@ -109,7 +109,7 @@ def test_a_pool_whose_log_nobody_reads_serves_on_and_ends_in_order(tmp_path: Pat
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     with served(tmp_path, writing, "--workers=1") as server, server.client() as client:
         front = server.ready()["front"]
-        # More than the pipe and the buffer take.
+        # More than the pipe and the buffer hold.
         refused(server, 2000)
         for _ in range(200):
             echo(client)
@@ -133,7 +133,7 @@ def test_a_pool_whose_log_cannot_be_written_serves_and_counts(tmp_path: Path) ->
         refused(server)
         before = server.ready()["workers"].keys()
         os.kill(server.ready()["workers"][min(before)], 9)
-        # Until the front hears of its death it may send it an exchange, which ends with it.
+        # Until the front hears of the death, it may send that worker an exchange, which fails.
         server.wait_for(lambda: len(server.ready()["workers"].keys() - before) == 1)
         with server.client() as client:
             echo(client)
@@ -170,7 +170,7 @@ def test_a_function_that_floods_its_log_delays_nobody_and_its_flood_is_counted(t
             echo(client)
         assert answered.is_alive()
         (functions / "enough").touch()
-        # The worker ends only because the front has read everything.
+        # The worker can end only because the front has read everything.
         answered.join(60)
         assert finish(flooding, flooded) == "OK"
         logged = sum(line.get("event") == "worker output" for line in lines_of(log))
@@ -211,7 +211,7 @@ def drops(log: Path) -> list[dict[str, Any]]:
 
 
 def lines_of(log: Path) -> list[dict[str, Any]]:
-    """The lines of the front, of which the last one may be on its way; others are not JSON."""
+    """Return the front's complete log lines; lines of other processes are not JSON."""
     return [json.loads(line) for line in log.read_text().split("\n")[:-1] if line.startswith("{")]
 
 

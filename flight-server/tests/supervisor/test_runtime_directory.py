@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool starts in a directory that is private and its own, and else says what to change."""
+"""A pool starts only in a private directory of its own; otherwise it says what to change."""
 
 import os
 from pathlib import Path

@@ -71,7 +71,7 @@ def test_a_drain_that_times_out_tells_exchanges_that_another_pool_can_take_them(
 
 
 def refused_exchange(client: flight.FlightClient) -> None:
-    """An exchange that waits for the only worker until the drain refuses it, or is refused at once."""
+    """Start an exchange that waits for the only worker until the drain refuses it, or is refused at once."""
     writer, reader = client.do_exchange(ECHO)
     writer.begin(SCHEMA)
     reader.read_chunk()

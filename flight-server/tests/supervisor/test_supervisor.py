@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a supervisor does when the machine has no room for one more process."""
+"""Supervisor on a machine that has no room for one more process."""
 
 import errno
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the supervisor starts its children."""
+"""Start of the supervisor's children."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ print("started")
 
 
 def test_handlers_of_fork_do_not_run_when_a_child_starts(tmp_path: Path) -> None:
-    # Those of gRPC may end the child before it is the program that it shall be.
+    # gRPC's fork handlers may end the child before it executes its program.
     ended = subprocess.run(
         [sys.executable, "-c", _STARTS_A_ZYGOTE, str(tmp_path)], capture_output=True, text=True, timeout=60
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the supervisor tells the workers' side to keep from functions."""
+"""Paths and variables that the supervisor tells the workers' side to hide from functions."""
 
 from pathlib import Path
 

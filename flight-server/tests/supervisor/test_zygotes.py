@@ -76,7 +76,7 @@ def test_no_more_are_left_out_than_a_zygote_can_be_told_of(version: str) -> None
     assert faults == [*broken.faults.values(), *[""] * (1000 - len(left_out))]
     settings = ZygoteSettings(worker=WorkerSettings(), broken_loads=left_out)
     assert ZygoteSettings.decode(settings.encode()).broken_loads == left_out
-    # As the kernel bounds a variable of the environment.
+    # The kernel's limit on a variable of the environment.
     assert len(settings.encode()) < 128 * 1024
     broken.forget()
     assert broken.ended(FUNCTION, -signal.SIGABRT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The timer that ends a function: whatever a client asks for, arming it never fails."""
+"""Timer that ends a function: arming it never fails, whatever a client asks for."""
 
 import signal
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from updraft_server.worker.batch_clock import BatchClock
 @pytest.fixture
 def clock() -> Iterator[BatchClock]:
     clock = BatchClock()
-    # The process has one such timer, and pytest's own limit uses it.
+    # A process has one such timer, and pytest's own timeout uses it.
     of_pytest = signal.setitimer(signal.ITIMER_REAL, 0)
     yield clock
     clock.stop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes of a worker on errors about a module that the pool lacks, or about a file that it keeps from functions."""
+"""Notes that a worker adds to errors about a module that the pool lacks, or a file that it hides from functions."""
 
 import errno
 import os
@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
     for error in (
         refused(errno.EROFS, tmp_path / "new"),
         refused(errno.EROFS, None),
-        # The user may: only the pool's rules can have refused it.
+        # The user has permission, so only the pool's rules can have refused it.
         refused(errno.EACCES, tmp_path / "new"),
         refused(errno.EPERM, there),
     ):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""However outputs of a table function are joined, split or cut, their ends say which is which."""
+"""However outputs of a table function are joined, split or cut, their ends tell them apart."""
 
 import pickle
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from updraft_server.worker.replies import OutputReplies
 
 
 class Recorder:
-    """Stands for the exchange: joins replies to outputs again."""
+    """Stand-in for the exchange: joins replies to outputs again."""
 
     schema = pa.schema([("_0", pa.binary())])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker is its first owner's, whatever a front that is wrong sends it later."""
+"""A worker belongs to its first owner, even if a faulty front later sends it another one."""
 
 import pytest
 

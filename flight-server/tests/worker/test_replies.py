@@ -24,7 +24,7 @@ from updraft_server.worker.replies import (
 
 
 class Recorder:
-    """Stands for the exchange: remembers replies."""
+    """Stand-in for the exchange: keeps replies."""
 
     def __init__(self, max_reply_batch_bytes: int = 1 << 20, max_records_per_reply: int = 0) -> None:
         self.max_reply_batch_bytes = self.max_bytes_per_reply = max_reply_batch_bytes

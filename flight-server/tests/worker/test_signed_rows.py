@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pickled rows of senders that may introduce no code: values are read, and nothing is called."""
+"""Pickled rows from senders that may not introduce code: values are read, and nothing is called."""
 
 import datetime
 import decimal
@@ -20,7 +20,7 @@ ROWS = SignedRows()
 
 
 class Calls:
-    """Pickles as a call of a function, which whoever reads it makes."""
+    """Object that pickles as a call of a function, which the reader would make."""
 
     def __init__(self, function: Any, *arguments: Any) -> None:
         self._call = function, arguments
@@ -30,23 +30,23 @@ class Calls:
 
 
 def global_name(module: str, name: str) -> bytes:
-    """As the JVM's pickler writes it."""
+    """Return a global as the JVM's pickler writes it."""
     return f"c{module}\n{name}\n".encode()
 
 
 def unicode_text(text: str) -> bytes:
-    """As the JVM's pickler writes it."""
+    """Return a string as the JVM's pickler writes it."""
     return b"X" + len(text.encode()).to_bytes(4, "little") + text.encode()
 
 
 def data_type(described: Any) -> bytes:
-    """Spark's type of this description, on the stack."""
+    """Return opcodes that push Spark's type of this description."""
     name = global_name("pyspark.sql.types", "_parse_datatype_json_string")
     return name + unicode_text(json.dumps(described)) + b"\x85R"
 
 
 def struct_of(described: Any) -> bytes:
-    """A row of one field, as Spark's own pickler writes it."""
+    """Return a row of one field, as Spark's own pickler writes it."""
     converter = global_name("pyspark.sql.types", "_create_row_inbound_converter")
     return b"\x80\x02" + converter + data_type(described) + b"\x85RK\x07\x85R."
 
@@ -111,7 +111,7 @@ def test_a_row_brings_no_class_of_a_user_defined_type(tmp_path: Path, monkeypatc
         with pytest.raises(pickle.UnpicklingError, match="whose class is not signed"):
             ROWS.loads(pickled)
     assert not (tmp_path / "module_of_a_row.ran").exists()
-    # The attempt is a real one.
+    # An ordinary unpickler runs the attempt.
     with pytest.raises(Exception, match=r"\w"):
         CPickleSerializer().loads(pickled)
     assert (tmp_path / "module_of_a_row.ran").exists()
@@ -127,7 +127,7 @@ def test_what_a_row_sets_does_not_last() -> None:
 
 @pytest.mark.parametrize("name", ["date", "timestamp", "integer", "binary"])
 def test_a_row_changes_no_type_that_later_exchanges_use(name: str) -> None:
-    # BUILD with the state (None, {"fromInternal": Decimal}), on what Spark has one of for the whole process.
+    # BUILD with the state (None, {"fromInternal": Decimal}), on an object that Spark shares within the process.
     state = b"N}(" + unicode_text("fromInternal") + global_name("decimal", "Decimal") + b"u\x86b."
     with pytest.raises(pickle.UnpicklingError, match="change the type of a struct"):
         ROWS.loads(b"\x80\x02" + data_type(name) + state)
@@ -135,7 +135,7 @@ def test_a_row_changes_no_type_that_later_exchanges_use(name: str) -> None:
 
 
 def test_a_row_is_made_by_no_type_of_its_own() -> None:
-    # A set, where the type of a struct belongs.
+    # A set in place of a struct type.
     converter = global_name("pyspark.sql.types", "_create_row_inbound_converter")
     with pytest.raises(pickle.UnpicklingError, match="a struct without a struct type"):
         ROWS.loads(b"\x80\x02" + converter + global_name("builtins", "set") + b")R\x85R.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which model processes make room for another one, and when a process that died is started again."""
+"""Model processes that make room for another one, and restarts of a process that died."""
 
 import pytest
 

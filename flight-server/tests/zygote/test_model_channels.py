@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zygote's ends of the doors to models, and workers that do at them what they should not."""
+"""Zygote's ends of the channels on which workers ask for models, and workers that misuse them."""
 
 import contextlib
 import socket
@@ -26,7 +26,7 @@ from updraft_server.zygote.model_replica import ForkedModel, Replica
 
 
 class Zygote:
-    """A loop that turns when the test says so, and a worker that is the test."""
+    """Loop that turns when the test says so, with the test as the worker."""
 
     def __init__(self) -> None:
         self.connects: list[tuple[str, str, str]] = []
@@ -50,7 +50,7 @@ class Zygote:
             handler()
 
     def answer(self) -> Packet | None:
-        """None where the door is closed; raises BlockingIOError where there is no answer yet."""
+        """Return the answer, or None if the channel is closed; raise BlockingIOError if there is no answer yet."""
         data = self.worker.recv(MAX_PACKET_BYTES)
         return decode(data) if data else None
 
@@ -121,14 +121,14 @@ def test_a_second_question_before_the_answer_to_the_first_closes_the_door(zygote
     zygote.hears(encode(Connect("f", "1")))
     assert zygote.answer() is None
     assert len(zygote.connects) == 1
-    # An answer that is already on its way finds nobody.
+    # The late answer has no recipient.
     zygote.doors.refuse("w-1", "is broken", may_retry=True)
 
 
 def test_descriptors_that_a_worker_sends_are_not_taken(zygote: Zygote) -> None:
     own = Path("/proc/self/fd")
     before = len(list(own.iterdir()))
-    # Since Linux 6.16 the kernel refuses to send them.
+    # Since Linux 6.16 the kernel refuses to send descriptors here.
     with contextlib.suppress(PermissionError):
         zygote.hears(encode(Connect("f", "1")), (zygote.worker.fileno(),) * 10)
     assert len(list(own.iterdir())) == before

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a zygote counts of a model process."""
+"""Counts that a zygote keeps about a model process."""
 
 import math
 import socket
@@ -15,7 +15,7 @@ from updraft_server.zygote.model_replica import ForkedModel, Replica, ReplicaSta
 
 @pytest.fixture
 def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """The zygote's and the process's, of what they tell each other."""
+    """Return the zygote's and the process's ends of their control socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         yield ours, theirs
@@ -23,7 +23,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @pytest.fixture
 def replica(ends: tuple[socket.socket, socket.socket]) -> Replica:
-    """One that loads its function."""
+    """Return a replica that is loading its function."""
     return Replica("model-1", 0, ForkedModel(0, -1, ends[0], Watchdog()), math.inf)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which model processes a zygote keeps: the test is its host, its loop, and each of the processes."""
+"""Model processes that a zygote keeps: the test plays its host, its loop, and each process."""
 
 import contextlib
 import os
@@ -27,12 +27,12 @@ LARGE_BYTES = 101
 
 
 class Process:
-    """One that was forked, as the test moves it on."""
+    """Forked process, whose progress the test drives."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # Readable once the process has ended, as a pidfd is.
+        # Becomes readable once the process has ended, like a pidfd.
         pidfd, self._end = os.pipe()
         self.forked = ForkedModel(os.getpid(), pidfd, theirs, Watchdog())
         self.status = 0
@@ -46,13 +46,13 @@ class Process:
         self.close()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the process's ends; idempotent."""
         if self.control.fileno() >= 0:
             os.close(self._end)
         self.control.close()
 
     def reads(self) -> None:
-        """Take all that it was sent."""
+        """Take all messages that it was sent."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 packet = control.decode(self.control.recv(control.MAX_PACKET_BYTES, socket.MSG_DONTWAIT))
@@ -109,7 +109,7 @@ class Zygote:
             self.faults[packet.name] = packet.fault
 
     def worker(self, name: str) -> socket.socket:
-        """One that asks for a connection to the function."""
+        """Return the channel of a worker that asks for a connection to the function."""
         channel = self.models.model_channels.open(f"worker-{len(self._workers)}")
         self._workers.append(channel)
         channel.settimeout(0)
@@ -118,7 +118,7 @@ class Zygote:
         return channel
 
     def measure(self) -> None:
-        """The next turn, in which all processes are measured."""
+        """Run a turn in which all processes are measured."""
         self.models._next_look_seconds = 0.0
         self.turn()
 
@@ -161,7 +161,7 @@ def is_connected(channel: socket.socket) -> bool:
 
 @pytest.fixture
 def zygote() -> Iterator[Zygote]:
-    """Of its functions each takes all that they may together."""
+    """Return a zygote in which each large function takes the whole budget."""
     made = Zygote("first", "second", "small", budget_bytes=BUDGET_BYTES)
     yield made
     made.close()
@@ -185,7 +185,7 @@ def test_a_function_that_has_to_make_room_as_it_is_called_comes_back_after_those
     zygote.turn()
     other = zygote.worker("second")
     assert not process.was_retired
-    # The exchange has ended, and the next one begins in the same moment.
+    # The exchange has ended, and the next one begins at the same moment.
     process.says(control.State(1, 0, 0.0, BatchRecord().to_plain()))
     again = zygote.worker("first")
     assert process.was_retired
@@ -219,7 +219,7 @@ def test_a_small_function_need_not_wait_for_the_room_of_a_large_one(zygote: Zygo
     zygote.turn()
     assert zygote.names == ["second", "first"]
     zygote.worker("second")
-    # Nothing has told the first one to go: there would be no room for the second.
+    # The first process has not been told to go: there would be no room for the second.
     zygote.worker("small")
     assert zygote.names == ["second", "first"]
     zygote.started[1].says(idle)
@@ -231,7 +231,7 @@ def test_a_small_function_need_not_wait_for_the_room_of_a_large_one(zygote: Zygo
 
 
 def loaded(zygote: Zygote, name: str) -> socket.socket:
-    """A worker whose call has the function loaded."""
+    """Return the channel of a worker whose call has loaded the function."""
     channel = zygote.worker(name)
     zygote.started[-1].says(control.Ready())
     zygote.turn()
@@ -283,7 +283,7 @@ def test_workers_wait_for_a_process_that_takes_no_connections_while_it_works(zyg
     (process,) = zygote.started
     process.says(control.Ready())
     zygote.turn()
-    # More than its socket takes.
+    # More than its socket holds.
     channels = [zygote.worker("first") for _ in range(300)]
     assert not is_connected(channels[-1])
     while not is_connected(channels[-1]):

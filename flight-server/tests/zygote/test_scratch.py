@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scratch directories of a zygote's workers, from outside."""
+"""Scratch directories of a zygote's workers, seen from outside."""
 
 import os
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def kill(front: Front, worker: str) -> None:
 
 
 def left(zygotes: Zygotes) -> list[str]:
-    """What lies in the scratch directory, trash included."""
+    """Return the entries of the scratch directory, including its trash."""
     trash = zygotes.scratch / ".trash"
     removing = list(trash.iterdir()) if trash.exists() else []
     return [path.name for path in [*removing, *zygotes.scratch.iterdir()] if path != trash]
@@ -69,7 +69,7 @@ def test_a_tree_that_resists_goes_as_well_and_nothing_waits_for_it(zygotes: Zygo
     (own / "link").symlink_to(elsewhere)
     own.chmod(0)
     kill(front, worker)
-    # In the same turn as its end, or soon behind it.
+    # Removed in the same turn as its end, or soon after.
     front.send(Measure(1, []))
     front.expect(Measured)
     eventually(lambda: not left(zygotes))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When fronts hear of the ends of workers."""
+"""Reports of worker exits to fronts."""
 
 import math
 import time

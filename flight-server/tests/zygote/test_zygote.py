@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A zygote as its fronts see it, packet by packet: the tests are fronts of their own."""
+"""Zygote as its fronts see it, packet by packet; the tests are the fronts."""
 
 import os
 import select
@@ -121,7 +121,7 @@ def test_memory_and_processor_time_are_told_of_those_that_live(front: Front) -> 
     usage = WorkerUsage(*measured.usage[worker])
     assert usage.memory_bytes > 1024 * 1024
     assert usage.processor_mark
-    # Little of what it has is not its image.
+    # Most of its memory is the zygote's image.
     assert usage.own_bytes < usage.memory_bytes / 2
     assert usage.processes == 1
     assert usage.processor_seconds >= 0
@@ -133,7 +133,7 @@ def test_memory_and_processor_time_are_told_of_those_that_live(front: Front) -> 
 def test_a_worker_is_stopped_and_continued_by_its_own_front_alone(front: Front, other_front: Front) -> None:
     worker, pidfd = front.fork()
     other_front.send(Stop(worker))
-    # An answer to what came later: the other front's packet has been read.
+    # This answer proves that the zygote has read the other front's earlier packet.
     other_front.send(Measure(1, []))
     other_front.expect(Measured)
     assert not is_stopped(pidfd)
@@ -200,7 +200,7 @@ def test_a_successor_keeps_the_workers_that_are_claimed_and_ends_the_others(zygo
     front.send(Stop(claimed))
     until(lambda: is_stopped(kept))
     zygotes.restart()
-    # It has no front yet that could say so.
+    # The zygote continues workers on its own, because no front can ask for it yet.
     until(lambda: not is_stopped(kept))
     successor = Front(zygotes.connection())
     successor.send(Claim([claimed, gone]))
@@ -210,7 +210,7 @@ def test_a_successor_keeps_the_workers_that_are_claimed_and_ends_the_others(zygo
     assert list(successor.expect(Measured).usage) == [claimed]
     assert lives(kept)
     successor.send(Kill(claimed))
-    # Not its child: how it ended is for whoever reaps it to know.
+    # The worker is not its child, so its exit status is unknown here.
     assert successor.expect(Exited) == Exited(claimed, None)
     assert ends(kept)
     successor.close()
@@ -225,7 +225,7 @@ def test_a_zygote_that_is_followed_keeps_its_workers_until_they_end(tmp_path: Pa
     following = Zygotes(tmp_path, WorkerSettings(), generation=1, is_successor=True)
     followers_front = Front(following.connection())
     assert (front.hello.generation, followers_front.hello.generation) == (0, 1)
-    # Nothing of the first one's is touched before it has retired.
+    # The first zygote's workers stay untouched until it has retired.
     assert lives(kept)
     assert lives(forgotten)
     retired = os.pidfd_open(first.process.pid)
@@ -257,7 +257,7 @@ def test_a_stopped_worker_of_a_zygote_that_is_followed_does_not_outlive_a_front_
     retired = os.pidfd_open(first.process.pid)
     first.retire()
     front.expect(Retired)
-    # It was killed before it could claim anything.
+    # The successor was killed before it could claim anything.
     front.close()
     assert ends(pidfd)
     assert ends(retired)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark that reads the files of the encoders, started once."""
+"""Spark session that reads the encoders' files, started once."""
 
 from collections.abc import Iterator
 

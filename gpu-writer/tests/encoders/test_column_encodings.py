@@ -180,7 +180,7 @@ def test_what_texts_share_spares_them_snappy_for_a_few_bytes_more_and_passes_thr
 
 
 def plain_bytes(table: pa.Table, codec: Codec) -> int:
-    """Bytes of the only column with no encoding but the codec."""
+    """Return the size of the only column with no encoding but the codec."""
     file = io.BytesIO()
     name = Codec.Name(codec).removeprefix("CODEC_").lower()
     pq.write_table(table, file, use_dictionary=False, compression=name)
@@ -238,7 +238,7 @@ def test_a_sample_of_no_rows_chooses_nothing() -> None:
 
 
 def test_columns_of_one_name_get_what_fits_all_of_them() -> None:
-    """The library knows columns by their names, and takes no differences of booleans or texts."""
+    """The library addresses columns by name, and has no delta encoding for booleans or texts."""
     rows = 20_000
     columns = [pa.array(range(rows)), pa.array([True] * rows), pa.array([f"text-{n:08}" for n in range(rows)])]
     table = pa.Table.from_arrays(columns, names=["a", "a", "a"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics for receipts: what the footer says of each column, merged over row groups and bounded in size."""
+"""Statistics for receipts: the footer's values for each column, merged over row groups and limited in size."""
 
 import datetime as dt
 import decimal
@@ -28,7 +28,7 @@ def statistics(*tables: pa.Table, **options: Any) -> dict[str, ColumnStatistics]
 
 
 def bounds(*columns: pa.Array, **options: Any) -> tuple[Any, Any]:
-    """The bounds of a column, whose row groups these are; None for an absent one."""
+    """Return the bounds of a column with these row groups; an absent bound is None."""
     [found] = statistics(*(pa.table({"c": column}) for column in columns), **options).values()
     return value(found, "minimum"), value(found, "maximum")
 

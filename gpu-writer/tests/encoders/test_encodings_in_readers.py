@@ -17,7 +17,7 @@ from spark_oracle import confs
 from updraft.v1.write_pb2 import Encodings, TimestampType
 
 _COMPATIBLE = {"PLAIN", "RLE", "RLE_DICTIONARY"}
-# Only row groups of about this size get a trial of their texts.
+# The encoder tries encodings of texts only in row groups of about this size.
 _ROW_GROUP_ROWS = 40_000
 _ROWS = 2 * _ROW_GROUP_ROWS
 _DAY, _TIME = dt.date(2026, 1, 1), dt.datetime(2026, 1, 1)

@@ -25,7 +25,7 @@ def on_device(table: pa.Table) -> pa.Table:
 
 
 def as_dicts(value: Any) -> Any:
-    """Maps of Arrow are pairs; lists of entries are dictionaries."""
+    """Convert Arrow's map pairs to dictionaries of key and value."""
     if isinstance(value, list):
         return [{"key": v[0], "value": as_dicts(v[1])} if isinstance(v, tuple) else as_dicts(v) for v in value]
     if isinstance(value, dict):

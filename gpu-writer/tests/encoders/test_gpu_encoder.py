@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to a file around a device: where it begins, what becomes of it when the device has no room or fails."""
+"""Files that use a device: the encoder they start with, and what happens if the device is full or fails."""
 
 import pyarrow as pa
 import pytest
@@ -220,7 +220,7 @@ def test_the_options_of_a_file_reach_the_device() -> None:
     [
         (PARQUET, 260 * MIB, 10 * MIB),
         (ORC, 260 * MIB, 10 * MIB),
-        # A column of the library has to stay below 2 GiB.
+        # The library's columns must stay below 2 GiB.
         (PARQUET, 1 << 40, 1 << 30),
         (WriteCommand(parquet=ParquetOptions(row_group_rows=1000)), 260 * MIB, 0),
         (WriteCommand(parquet=ParquetOptions(row_group_bytes=1 << 20)), 260 * MIB, 0),
@@ -277,7 +277,7 @@ def test_columns_get_the_delta_encodings_of_the_cpu_s_encoder_if_they_may(encodi
     on_device, on_cpu = found
     is_compact = encodings == Encodings.ENCODINGS_COMPACT
     assert any(on_cpu.values()) == is_compact
-    # The library chooses for columns with children.
+    # The library chooses encodings of columns with children.
     assert on_device == {**on_cpu, "p.n": []}
     [plan] = device.plans
     assert isinstance(plan, ParquetPlan)

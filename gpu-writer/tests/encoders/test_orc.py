@@ -15,7 +15,7 @@ from updraft.v1.write_pb2 import Codec, Compression, OrcOptions
 from updraft_writer.encoders.orc import OrcEncoder
 
 ZSTD_3 = Compression(codec=Codec.CODEC_ZSTD, level=3)
-# The first and the last moment of Spark's range, both sides of each second around 1970, and the calendars' change.
+# The first and the last instant of Spark's range, both sides of each second around 1970, and the calendar change.
 SECOND = 1_000_000
 HARD_MICROS = [
     -62_135_596_800 * SECOND,
@@ -98,7 +98,7 @@ def test_the_footer_has_the_keys_that_were_given(codec: Codec, length: int) -> N
 
 
 def leaf_of(data_type: pa.DataType, micros: list[int]) -> pa.Array:
-    """The moments as values of a type of dates or times, as far as it reaches."""
+    """Return the instants as values of a date or time type, as far as its range goes."""
     if pa.types.is_date32(data_type):
         return pa.array([value // (86_400 * SECOND) for value in micros], pa.int32()).cast(data_type)
     if pa.types.is_date64(data_type):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums of pages are added to a file that has none: the oracle is the same library with its own checksums."""
+"""Page checksums added to a file without any; the oracle is the same library with its own checksums."""
 
 import io
 from typing import Any

@@ -34,9 +34,9 @@ _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
     "<>": op.ne,
 }
 _ROWS = skipping.table(CASES).num_rows
-# Spark skips nothing by the elements of lists and maps. The others are stored and filtered like columns that it reads.
+# Spark does not skip by elements of lists and maps. The others are stored and filtered like columns that it does read.
 _NOT_IN_SPARK = ("float_edges", "double", "double_in_list", "double_in_map", "short", "long_in_struct")
-# Spark's readers of rows skip by the same code as those of batches.
+# Spark's row readers skip with the same code as its batch readers.
 _READ_BY_ROW = ("double_in_struct", "text")
 
 
@@ -45,7 +45,7 @@ def blooms(cases: list[Case]) -> list[BloomFilter]:
 
 
 def parquet_files(cases: list[Case]) -> dict[str, ParquetOptions]:
-    """One file with all that readers skip by, and one with the other ways to store the types."""
+    """Return the options of a file with everything that readers skip by, and of one that stores types differently."""
     return {
         "filters": ParquetOptions(
             dictionaries=Dictionaries.DICTIONARIES_ALWAYS,
@@ -64,7 +64,7 @@ def parquet_files(cases: list[Case]) -> dict[str, ParquetOptions]:
 
 
 def write_parquet(cases: list[Case], root: Path, files: dict[str, ParquetOptions]) -> Path:
-    """Write the files below `root`; each has rows of its own."""
+    """Write the files below `root`; each has different rows."""
     root.mkdir()
     for index, (name, options) in enumerate(files.items()):
         tables = skipping.row_groups(cases, first_id=index * _ROWS)
@@ -81,7 +81,7 @@ def parquet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def interpreted(spark: SparkSession) -> Iterator[None]:
-    # Hundreds of small queries: to compile them would take longer than to run them.
+    # There are hundreds of small queries, and compiling them would take longer than running them.
     with confs(spark, {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}):
         yield
 
@@ -136,7 +136,7 @@ def test_polars_finds_in_parquet(parquet: Path) -> None:
             case "list":
                 column = column.list.get(0)
             case "map":
-                # It has no expression for the value of a key.
+                # pyarrow has no expression for a map's value.
                 continue
         conditions += [(case.name, "IS NULL", None), (case.name, "IS NOT NULL", None)]
         expressions += [column.is_null(), column.is_not_null()]
@@ -172,10 +172,10 @@ def assert_pyarrow_finds(files: ds.Dataset, cases: list[Case]) -> None:
         expressions += [column.is_null(), column.is_valid()]
         for operator, values in skipping.filters(case):
             if case.data_type == pa.float16():
-                # It does not compare them.
+                # pyarrow cannot compare half floats.
                 continue
             if operator == "IN" and 0.0 in values and pa.types.is_floating(case.data_type):
-                # Its `is_in` tells 0.0 from -0.0, and then takes the bounds -0.0 and 0.0 for one value.
+                # pyarrow's `is_in` distinguishes 0.0 from -0.0, but treats the bounds -0.0 and 0.0 as a single value.
                 continue
             literals = pa.array(values, case.data_type)
             conditions.append((case.name, operator, values))
@@ -194,7 +194,7 @@ def test_instants_are_found_in_int96(spark: SparkSession, tmp_path: Path, *, pag
     files = write_parquet(cases, tmp_path / "files", {"int96": options})
     assert_spark_finds(spark, str(files), "parquet", cases)
     assert_duckdb_finds(files, cases)
-    # INT96 names no zone.
+    # INT96 has no time zone.
     found = [replace(case, name="instant") for case in CASES if case.name == "wall_clock"]
     read = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
     assert_pyarrow_finds(ds.dataset(files, format=read), found)
@@ -202,7 +202,7 @@ def test_instants_are_found_in_int96(spark: SparkSession, tmp_path: Path, *, pag
 
 @pytest.fixture(scope="module")
 def orc(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with a stripe for each row group, because strides of ORC are longer."""
+    """Return a file with a stripe for each row group, because ORC's strides are longer."""
     path = tmp_path_factory.mktemp("orc") / "stripes.orc"
     tables = skipping.row_groups(ORC_CASES)
     options = OrcOptions(bloom_filter_columns=tables[0].column_names, stripe_bytes=1)
@@ -222,7 +222,7 @@ def test_spark_finds_in_orc_row_by_row(spark: SparkSession, orc: Path) -> None:
 
 
 def test_spark_tells_zeros_apart_in_its_own_orc_files_too(spark: SparkSession, tmp_path: Path) -> None:
-    # Why the writer promises nothing about them; when this fails, ORC's reader may have learnt it.
+    # The reason why the writer promises nothing about zeros. If this fails, ORC's reader may have been fixed.
     spark.sql("SELECT -0.0D AS d").write.orc(str(tmp_path / "theirs"))
     assert spark.read.orc(str(tmp_path / "theirs")).where("d = 0.0D").count() == 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of the encoders beside Spark's own of the same rows: the same to Spark, to pyarrow and in the footer."""
+"""Files of the encoders compared with Spark's own of the same rows: equal in Spark, in pyarrow and in the footer."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ VERSION = "org.apache.spark.version"
 
 
 def to_arrow(frame: DataFrame) -> pa.Table:
-    """Rows as Spark gives them to Arrow; `toArrow` itself cannot read fields that are never null inside of others."""
+    """Return rows as Spark passes them to Arrow; `toArrow` itself fails on non-nullable fields inside nullable ones."""
     return pa.Table.from_batches(frame._collect_as_arrow())
 
 
@@ -60,7 +60,7 @@ def parquet_options(timestamps: str, rebase: str, zone: str = SESSION_ZONE) -> P
 
 
 def leaves(path: Path) -> list[tuple[Any, ...]]:
-    """What a footer says of each column."""
+    """Return the footer's description of each column."""
     columns = pq.read_metadata(part(path)).schema
     return [
         (
@@ -93,7 +93,7 @@ def test_a_parquet_file_is_what_spark_would_have_written(
     read = spark.read.parquet(str(ours))
     assert read.schema == spark.read.parquet(str(theirs)).schema
     assert read.toArrow().equals(spark.read.parquet(str(theirs)).toArrow())
-    # Encodings that Spark does not write itself: its other reader has to know them too.
+    # Spark does not write these encodings itself, so both of its readers must be tested.
     with confs(spark, {"spark.sql.parquet.enableVectorizedReader": "false"}):
         assert read.toArrow().equals(spark.read.parquet(str(theirs)).toArrow())
     assert stored_parquet(ours).equals(stored_parquet(theirs))
@@ -103,7 +103,7 @@ def test_a_parquet_file_is_what_spark_would_have_written(
 
 @pytest.mark.parametrize("vectorized", ["true", "false"])
 def test_both_readers_of_spark_know_every_encoding(spark: SparkSession, tmp_path: Path, vectorized: str) -> None:
-    # Only of many rows it is tried out which encodings repay themselves.
+    # The encoder tries encodings only if there are many rows.
     frame = spark.range(40_000).selectExpr(
         "id",
         "if(id % 7 = 0, NULL, concat('customer#', cast(id * 7919 % 1000003 as string))) AS name",
@@ -184,7 +184,7 @@ def test_an_orc_file_is_what_spark_would_have_written(spark: SparkSession, tmp_p
 def test_spark_still_rejects_the_orc_timestamps_of_the_library(
     spark: SparkSession, tmp_path: Path, vectorized: str
 ) -> None:
-    # Why a schema with timestamps is refused; when this fails, the library may write them.
+    # The reason why a schema with timestamps is refused. If this fails, the library may be able to write them.
     orc.write_table(pa.table({"t": pa.array([-1_500_000], pa.timestamp("us"))}), tmp_path / "part-0.orc")
     reader = {"spark.sql.orc.enableVectorizedReader": vectorized}
     with confs(spark, reader), pytest.raises(Exception, match="nanos > 999999999 or < 0"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer whose system calls fail as a test says, shared by the tests of a module."""
+"""Writer whose system calls fail as a test says, shared by the tests of a module."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from writer_process import THREE_ATTEMPTS, WriterProcess, build_library, writer_
 
 @pytest.fixture(scope="session")
 def failing_calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library that makes calls fail."""
+    """Build the library that makes calls fail."""
     return build_library("failing_calls", tmp_path_factory.mktemp("failing_calls"))
 
 
@@ -23,7 +23,7 @@ def shared(failing_calls: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def writer(shared: WriterProcess) -> Iterator[WriterProcess]:
-    """The shared writer with no files and all calls whole; each test has to leave it empty."""
+    """Return the shared writer without files or failing calls; each test must leave it empty."""
     for path in shared.root.rglob("*.parquet"):
         path.unlink()
     shared.fail()

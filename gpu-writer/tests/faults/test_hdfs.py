@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HDFS by pyarrow's own code over a libhdfs of ours: lost answers, and errno 255, which hides a Java exception."""
+"""HDFS through pyarrow's own code and a libhdfs of ours: lost answers, and errno 255, which hides a Java exception."""
 
 import errno
 import shutil
@@ -12,7 +12,7 @@ from writer_process import ROWS, THREE_ATTEMPTS, Fault, WriterProcess, build_lib
 from updraft.errors import SinkError
 
 ROOT = "hdfs://namenode:8020/tables"
-# What libhdfs gives for each Java exception that it has no errno for.
+# The errno that libhdfs returns for Java exceptions that it does not map.
 UNKNOWN = 255
 
 
@@ -40,7 +40,7 @@ def published(writer: WriterProcess) -> Path:
 
 
 def renames(writer: WriterProcess) -> list[str]:
-    """The names that were given, without what is unique in them."""
+    """Return the new names of all renames, without their unique parts."""
     names = [path.name for call, path in writer.calls() if call == "rename"]
     return ["aside" if ".replaced." in name else name for name in names]
 
@@ -67,7 +67,7 @@ def test_what_hides_behind_errno_255_is_not_repeated(writer: WriterProcess) -> N
     with pytest.raises(SinkError, match=r"\[errno 255\].*; nothing was published$"):
         write(writer, root=ROOT)
     writer.becomes_empty()
-    # The one that failed and the one that brought the old file back.
+    # The rename that failed, and the one that restored the old file.
     assert renames(writer) == ["aside", "part.parquet", "part.parquet"]
     assert published(writer).read_bytes() == before
     assert writer.files() == ["part.parquet"]
@@ -98,7 +98,8 @@ def test_a_rename_whose_answer_was_lost_gets_its_receipt(writer: WriterProcess, 
 
 def test_a_name_node_that_answers_no_lookup_is_not_taken_for_one_without_the_file(writer: WriterProcess) -> None:
     write(writer, root=ROOT)
-    # The writer looks before the rename, and so does the name node. Of the later ones pyarrow says: no such file.
+    # The first two lookups are the writer's and the name node's before the rename. pyarrow reports later failures as a
+    # missing file.
     writer.fail(
         Fault("rename", "/part.parquet", UNKNOWN, "done"),
         Fault("open", "/part.parquet", UNKNOWN, skip=2),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that report lost bytes to a real writer: no receipt is given for them, whatever a repeated call would say."""
+"""Calls that report lost bytes to a real writer, which then gives no receipt, even if a repeated call succeeds."""
 
 import errno
 from pathlib import Path
@@ -10,14 +10,14 @@ from writer_process import ROWS, Fault, WriterProcess, rows, write, writer_proce
 from updraft.errors import SinkError
 
 
-# EIO and ESTALE are what network file systems report lost bytes by, ENOSPC a delayed write to a full one.
+# Network file systems report lost bytes as EIO and ESTALE, and a delayed write to a full volume as ENOSPC.
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ENOSPC])
 @pytest.mark.parametrize("call", ["close", "fsync", "write"])
 @pytest.mark.parametrize("effect", ["done", "undone"])
 def test_bytes_that_the_storage_reports_as_lost_get_no_receipt(
     writer: WriterProcess, call: str, number: int, effect: str
 ) -> None:
-    # Reported once, as Linux does: the same call succeeds when it is repeated.
+    # Linux reports an error only once: the same call succeeds when it is repeated.
     writer.fail(Fault(call, ".updraft$", number, effect, times=1))
     with pytest.raises(SinkError, match=r"; nothing was published$"):
         write(writer)
@@ -29,7 +29,7 @@ def test_the_loss_of_an_earlier_write_that_a_later_one_reports_is_final(writer: 
     write(writer, "before.parquet")
     writes = [call for call, _ in writer.calls() if call == "write"]
     assert len(writes) > 2
-    # Every byte of this write is stored; what failed is one before it.
+    # This write stores every byte; the error is about an earlier one.
     writer.fail(Fault("write", "part.parquet", errno.EIO, "done", times=1))
     with pytest.raises(SinkError, match=r"cannot write .*Input/output error; nothing was published"):
         write(writer)
@@ -59,7 +59,7 @@ def test_new_directories_are_synced_into_the_ones_above_them(writer: WriterProce
     write(writer, "year=2026/month=11/other.parquet")
     synced = [path.relative_to(writer.root.parent) for call, path in writer.calls() if call == "fsync"]
     directories = [str(path) for path in synced if path.suffix != ".updraft"]
-    # The last two are where the names of the two files stand.
+    # The last two are the directory with the names of both files.
     assert directories == ["data", "data/year=2026", *2 * ["data/year=2026/month=11"]]
 
 

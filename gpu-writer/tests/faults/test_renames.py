@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renames that take effect and report an error, or the reverse: what a client is told is what is there."""
+"""Renames that take effect and report an error, or the reverse: the client's error matches what is in the directory."""
 
 import errno
 
@@ -8,7 +8,7 @@ from writer_process import ROWS, Fault, WriterProcess, rows, write
 
 from updraft.errors import SinkError
 
-# EACCES and ENOENT are no errors that pass: NFS gives ENOENT to the second of two requests when the first took effect.
+# EACCES and ENOENT are not transient: NFS returns ENOENT for the second of two requests if the first took effect.
 ERRORS = [errno.EIO, errno.ESTALE, errno.ENOENT, errno.EACCES]
 
 
@@ -21,7 +21,7 @@ def test_a_rename_that_took_effect_gets_its_receipt_whatever_it_reported(writer:
     writer.fail(Fault("rename", "part.parquet", number, "done"))
     assert write(writer).rows == ROWS == rows(writer.root / "part.parquet")
     assert renames(writer) == 1
-    # Its name is as durable as that of others.
+    # Its name is made durable like that of any other file.
     assert writer.calls()[-1][0] == "close"
     assert ("fsync", writer.root) in writer.calls()
 
@@ -51,7 +51,7 @@ def test_a_rename_that_never_takes_effect_publishes_nothing_and_says_so(
 def test_when_the_names_cannot_be_looked_up_either_the_error_does_not_say_what_nobody_knows(
     writer: WriterProcess, effect: str, number: int
 ) -> None:
-    # The directory is opened twice before: for the file, and for the rename.
+    # The directory is opened twice before, for the file and for the rename.
     writer.fail(
         Fault("rename", "part.parquet", number, effect), Fault("open", f"{writer.root.name}$", errno.EIO, skip=2)
     )

@@ -15,7 +15,7 @@ def admission(memory_bytes: int = 100, *, hold_seconds: float = PATIENT) -> Devi
 
 
 class Step:
-    """A row group on the device until the test lets it go."""
+    """Row group that stays on the device until the test lets it go."""
 
     def __init__(self, place: DevicePlace, raw_bytes: int) -> None:
         self.entered = asyncio.Event()
@@ -41,7 +41,7 @@ async def on_device(place: DevicePlace, raw_bytes: int) -> AsyncIterator[Step]:
 
 
 async def waits(turn: DeviceAdmission, step: Step) -> bool:
-    """Whether a step stands in the queue, once everybody has had a turn of the loop."""
+    """Return whether a step is in the queue after all tasks have had a turn of the loop."""
     for _ in range(5):
         await asyncio.sleep(0)
     return turn.waiting > 0 and not step.entered.is_set()

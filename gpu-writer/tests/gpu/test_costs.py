@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choices of the cost model, and the choices of files that follow them."""
+"""Encoder choices of the cost model, and how files follow them."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -33,15 +33,15 @@ TABLE = pa.table({"n": pa.array(range(10_000), pa.int64())})
     ("raw_bytes", "codec", "load", "threads", "goes_to"),
     [
         ({"other": 128 * MB}, "snappy", IDLE, 8, "gpu"),
-        # The codec's constant time is more than the CPU takes.
+        # The codec's fixed time alone exceeds the CPU's time.
         ({"other": 1 * MB}, "snappy", IDLE, 8, "cpu"),
         ({"integers": 128 * MB}, "snappy", IDLE, 8, "cpu"),
         ({"integers": 64 * MB, "other": 64 * MB}, "snappy", IDLE, 8, "gpu"),
-        # A kind that was not measured costs as much as the others.
+        # A kind without a measurement costs as much as the others.
         ({"times": 128 * MB}, "snappy", IDLE, 8, "gpu"),
         ({"integers": 128 * MB}, "lz4", IDLE, 8, "cpu"),
         ({"other": 128 * MB}, "none", IDLE, 8, "cpu"),
-        # An encoder that is busy finishes later than the other one.
+        # A busy encoder finishes later than the other one.
         ({"other": 128 * MB}, "snappy", Load(on_gpu=4), 8, "gpu"),
         ({"other": 128 * MB}, "snappy", Load(on_gpu=8), 8, "cpu"),
         ({"other": 128 * MB}, "snappy", Load(on_gpu=8, on_cpu=12), 8, "gpu"),
@@ -82,7 +82,7 @@ def test_columns_are_of_a_kind_each() -> None:
 
 
 def test_the_measured_costs_choose_as_was_measured() -> None:
-    """On an H200, the GPU was faster with a mixed table, one thread of the CPU with random integers and floats."""
+    """On an H200, the GPU was faster for a mixed table; one CPU thread was faster for random integers and floats."""
     costs = Costs.measured()
     mixed = {"integers": 96 * MB, "floats": 64 * MB, "texts": 140 * MB, "decimals": 64 * MB, "times": 36 * MB}
     assert costs.estimate(mixed, "snappy", IDLE, threads=16).gpu_is_sooner
@@ -128,5 +128,5 @@ async def test_the_load_is_what_has_begun_or_waits() -> None:
     async with place.step(1000):
         with other.step_on_cpu():
             assert admission.load == Load(on_cpu=1, on_gpu=1)
-    # A file that holds memory and encodes nothing does not count as load.
+    # A file that holds memory without encoding does not count as load.
     assert (admission.load, admission.held_bytes > 0) == (IDLE, True)

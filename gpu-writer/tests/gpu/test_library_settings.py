@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the GPU's library, which it reads from the environment when it is loaded."""
+"""Settings that the GPU's library reads from the environment when it is loaded."""
 
 import os
 
@@ -15,7 +15,7 @@ THRESHOLD = "LIBCUDF_ALLOCATE_HOST_AS_PINNED_THRESHOLD"
 @pytest.fixture(autouse=True)
 def without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (POOL, LARGEST_POOL, THRESHOLD, "LIBCUDF_KERNEL_PINNED_COPY_THRESHOLD"):
-        # Set first, so that the variable is restored after the test even if it was absent before.
+        # Set first, so that the test restores the variable even if it was absent before.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
 

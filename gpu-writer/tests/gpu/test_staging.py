@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row groups on their way through pinned memory, which is ordinary memory here."""
+"""Row groups that pass through pinned memory, which is ordinary memory here."""
 
 import ctypes
 import threading
@@ -26,7 +26,7 @@ NUMBERS = pa.table({"n": pa.array(range(100_000), pa.int64())})
 
 
 class Pinned:
-    """Allocator of blocks that fails once there are `most` of them."""
+    """Allocator of blocks that fails once it has given out `most` of them."""
 
     def __init__(self, most: int = 1000) -> None:
         self.blocks: list[memoryview] = []

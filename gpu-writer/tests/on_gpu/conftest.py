@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make test-gpu`: asked for without a GPU, it fails and says why; nothing here is ever skipped for want of one."""
+"""Set-up of `make test-gpu`, which fails without a GPU and says why, and never skips for lack of one."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from updraft_writer.gpu.staging import Staging
 from updraft_writer.reason import Reason
 
 MEMORY_BYTES = 8 << 30
-# Memory is given back to the resource that it came from: none of them may go before the last file.
+# Memory returns to the resource that it came from, so each engine must outlive the last file.
 _engines: list[GpuEngine] = []
 _stagings: list[Staging] = []
 
@@ -36,7 +36,7 @@ def pytest_sessionstart() -> None:
 
 @pytest.fixture
 def engine() -> Iterator[GpuEngine]:
-    """The real one, with plenty of memory; what a test has changed of it is put right for the next."""
+    """Return the real engine with plenty of memory; changes by a test are undone for the next one."""
     found = engine_with(MEMORY_BYTES)
     yield found
     found.check()
@@ -49,7 +49,7 @@ def gpu(engine: GpuEngine) -> Gpu:
 
 @pytest.fixture
 def limited(engine: GpuEngine) -> Iterator[Any]:
-    """Lets the library have no more than so many bytes from now on; `engine` has all again after the test."""
+    """Return a function that limits the library's memory; `engine` has all of it again after the test."""
 
     yield engine_with
     engine_with(MEMORY_BYTES)

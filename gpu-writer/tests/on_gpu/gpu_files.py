@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same file twice: by the encoder of the GPU and by that of the CPU."""
+"""Files written twice: by the GPU's encoder and by the CPU's."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def encoder_for(gpu: Gpu | Reason, schema: pa.Schema, options: ParquetOptions | 
 
 
 def written(gpu: Gpu | Reason, options: ParquetOptions | OrcOptions, *tables: pa.Table) -> bytes:
-    """The file; raises AssertionError when it is not the GPU's though there is one."""
+    """Return the file; raise AssertionError if there is a GPU that did not encode it."""
     encoder = encoder_for(gpu, tables[0].schema, options)
     data = b"".join([piece for table in tables for piece in encoder.write(table)] + encoder.close())
     assert encoder.on_gpu == isinstance(gpu, Gpu), encoder.reason
@@ -36,7 +36,7 @@ def read(data: bytes) -> pa.Table:
 
 
 def leaves(data: bytes) -> list[tuple[Any, ...]]:
-    """What a Parquet footer says of each column, but for the width of large decimals: Spark reads any."""
+    """Return a Parquet footer's description of each column, except the width of large decimals, which Spark ignores."""
     columns = pq.read_metadata(pa.BufferReader(data)).schema
     return [
         (

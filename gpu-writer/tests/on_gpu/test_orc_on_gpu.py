@@ -10,7 +10,7 @@ from spark_like import orc_table
 from updraft.v1.write_pb2 import Codec, Compression, OrcOptions
 from updraft_writer.gpu.gpu import Gpu
 
-# What the GPU does not write in ORC.
+# Columns that the GPU does not write as ORC.
 _OF_THE_CPU = ["flag", "float", "double", "map", "bytes", "wall_clock"]
 
 

@@ -28,7 +28,7 @@ def assert_equal(gpu: Gpu, options: ParquetOptions, *tables: pa.Table) -> bytes:
 
 
 def assert_equal_text(gpu: Gpu, options: ParquetOptions, *tables: pa.Table) -> bytes:
-    """As `assert_equal`, for columns with NaN, which differs from itself."""
+    """Compare like `assert_equal`, for columns with NaN, which is unequal to itself."""
     ours, theirs = (written(where, options, *tables) for where in (gpu, CPU))
     assert str(read(ours).to_pylist()) == str(read(theirs).to_pylist())
     return ours
@@ -48,7 +48,7 @@ def test_codecs_and_dictionaries(gpu: Gpu, codec: str, dictionaries: Dictionarie
     options = ParquetOptions(compression=Compression(codec=f"CODEC_{codec}"), dictionaries=dictionaries)
     data = assert_equal(gpu, options, spark_table(50_000))
     shown = {"NONE": "UNCOMPRESSED"}.get(codec, codec)
-    # With two values. The library makes no dictionary that is larger than what it stands for.
+    # A column of two values. The library makes no dictionary larger than the values that it replaces.
     column = pq.read_metadata(pa.BufferReader(data)).row_group(0).column(3)
     assert column.compression in (shown, "UNCOMPRESSED")
     if dictionaries != Dictionaries.DICTIONARIES_SAMPLED:
@@ -229,7 +229,7 @@ def test_a_large_write_is_cut_into_row_groups_where_the_client_wants_it(gpu: Gpu
     data = b"".join([*pieces, *encoder.write(table.slice(1_000_000)), *encoder.close()])
     metadata = pq.read_metadata(pa.BufferReader(data))
     groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-    # 64 MiB and an eighth have room for about four million of these rows.
+    # 72 MiB have room for about four million of these rows.
     assert (groups[0], len(groups)) == (1_000_000, 3)
     assert 3_500_000 < max(groups) < 4_500_000
     assert read(data).equals(table)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of the GPU as Spark reads them, where there is a JVM: beside its own of the same rows."""
+"""Files of the GPU as Spark reads them, next to Spark's own files of the same rows; needs a JVM."""
 
 import importlib.util
 import shutil
@@ -21,7 +21,7 @@ if not shutil.which("java") or importlib.util.find_spec("pyspark") is None:
 from spark_filters import assert_spark_finds
 from spark_oracle import confs, everything, local_spark
 
-# Structs that may be null with fields that may not stay on the CPU; so do these columns of ORC.
+# Nullable structs with non-nullable fields stay on the CPU, and so do these columns of ORC.
 NOT_ON_GPU = ("never_null", "struct")
 NOT_ORC_ON_GPU = (*NOT_ON_GPU, "flag", "float", "double", "bytes", "wall_clock")
 NULLABLE_STRUCT = "if(id % 7 = 0, NULL, struct(long, text, instant, date, list)) AS group"

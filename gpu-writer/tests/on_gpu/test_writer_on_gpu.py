@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole writer on a GPU: many files at once, through its own clients."""
+"""Whole writer on a GPU: many files at once, through its own clients."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that encode and store, and a bench for open files that has them."""
+"""Threads that encode and store, and a bench for open files that uses them."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

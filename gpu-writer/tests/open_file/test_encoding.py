@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row groups of an open file: encoded beside storing, in their order, once."""
+"""Row groups of an open file are encoded once, in order, while others are stored."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from updraft_writer.pieces import Piece
 
 
 class BrokenEncoder(ParquetEncoder):
-    """Fails at its second row group."""
+    """Encoder that fails at its second row group."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(SCHEMA, ParquetOptions(), {})

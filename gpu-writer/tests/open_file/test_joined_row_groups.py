@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row groups that wait for an encoder which takes several in one step."""
+"""Row groups that wait for an encoder that takes several in one step."""
 
 import asyncio
 import threading
@@ -40,14 +40,14 @@ class SlowFirst(ParquetEncoder):
 
 
 async def with_row_groups(bench: Bench, sink: MemorySink, encoder: SlowFirst, row_groups: int) -> OpenFile:
-    """A file of which one row group is being encoded and the others wait."""
+    """Return a file with one row group in the encoder and the others waiting."""
     file = bench.file(sink, encoder=encoder)
     await file.open()
     await bench.add(file)
     await asyncio.to_thread(encoder.started.wait, 60)
     for index in range(1, row_groups):
         await bench.add_from(file, index * ROWS)
-    # Each row group's own task comes to its wait for the encoder.
+    # Lets each row group's task reach its wait for the encoder.
     await asyncio.sleep(0)
     return file
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An open file from its first batch to its end, whatever that is."""
+"""Open file from its first batch to its end, whatever that is."""
 
 import asyncio
 import threading
@@ -29,7 +29,7 @@ async def test_a_finished_file_has_every_row_in_order_and_nothing_is_held_any_mo
     assert rows_of(sink.published) == list(range(5 * ROWS))
     assert (footer.row_groups, footer.rows, file.progress.stored_bytes) == (5, 5 * ROWS, len(sink.stored))
     assert min(file.progress.encode_seconds, file.progress.store_seconds) > 0
-    # A bound that only times of something else reach.
+    # A limit that only measurements of something else would reach.
     assert max(file.progress.encode_seconds, file.progress.store_seconds) < 60
     assert bench.is_empty()
 
@@ -182,7 +182,7 @@ async def test_a_file_holds_its_bytes_until_an_encoder_that_writes_its_footer_re
     await begun.wait()
     finishing.cancel()
     closing = asyncio.create_task(file.close())
-    # More turns than a close that waits for nothing would take.
+    # More turns than a close that does not wait would take.
     for _ in range(100):
         await asyncio.sleep(0)
     assert (closing.done(), bench.quota.held_bytes, sink.discarded) == (False, 500, False)
@@ -246,7 +246,7 @@ async def test_a_file_given_up_before_its_publication_is_never_published_however
         await finishing
     gate.set()
     await sink.wrote.wait()
-    # Nothing but the state of the file keeps it from its publication now.
+    # From now on only the file's state delays its publication.
     await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
     assert not sink.publishing.is_set()
     await file.close()
@@ -287,7 +287,7 @@ async def test_a_caller_cancelled_after_an_error_that_came_too_late_gets_what_be
 
 
 class OnDevice(ParquetEncoder):
-    """Encodes here, but takes a turn on the GPU for it."""
+    """Encoder that runs here but takes a turn on the GPU."""
 
     on_gpu = True
 

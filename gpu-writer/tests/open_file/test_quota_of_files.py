@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What open files hold of the quota, and what they give back when it runs short."""
+"""Quota held by open files, and how much they return when it runs short."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -48,7 +48,7 @@ async def test_bytes_stay_reserved_until_the_storage_has_them(bench: Bench) -> N
 
 
 class Splitting(ParquetEncoder):
-    """Makes two pieces of every row group, and keeps 30 bytes from the first, 10 from the second."""
+    """Encoder that makes two pieces of every row group, and keeps 30 bytes from the first and 10 from the second."""
 
     retained_bytes = 0
 
@@ -68,7 +68,7 @@ async def test_a_row_group_holds_what_is_not_stored_yet_and_the_file_what_its_en
             await sink.writing.wait()
             assert (file.moving_bytes, bench.quota.held_bytes) == (left_bytes, left_bytes + kept_bytes)
             sink.writing.clear()
-            # Lets the one piece through that waits.
+            # Lets the single waiting piece through.
             gate.set()
             gate.clear()
     await sink.wrote.wait()
@@ -190,7 +190,7 @@ async def test_many_files_in_a_small_quota_all_finish(threads: ThreadPoolExecuto
 
 async def test_what_an_encoder_lets_go_of_is_its_row_groups_until_it_is_stored(threads: ThreadPoolExecutor) -> None:
     class Late(ParquetEncoder):
-        """Keeps the first row group, and gives both with the second."""
+        """Encoder that keeps the first row group, and returns both with the second."""
 
         retained_bytes = 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Producers and connections that die at any moment: what is there is whole, and nothing is held for them."""
+"""Producers and connections that die at any moment: every published file is complete, and nothing is held for them."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ BATCH = pa.record_batch({"n": pa.arange(0, 1000, 1)})
 KILLED_PRODUCERS = 5
 CANCELLED_CALLS = 100
 STEPS_BEFORE_FINISH = 3
-# Up to the receipt, and no step at all.
+# All steps up to the receipt, and the option of none at all.
 MOST_STEPS = 7
 
 
@@ -45,7 +45,7 @@ def test_killed_producers_leave_whole_files_and_no_reservation(tmp_path: Path) -
 
 
 def part_of_an_exchange(writer: RunningWriter, name: str, steps: int) -> bool:
-    """The first `steps` steps of writing a file, then the call is cancelled; whether the receipt came."""
+    """Do the first `steps` steps of writing a file, then cancel; return whether the receipt came."""
     with RawExchange(writer.address, SCHEMA, command(writer.root / name)) as exchange:
         todo = [
             lambda: exchange.ask(8000),

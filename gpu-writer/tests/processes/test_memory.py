@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resident memory of a writer with a slow storage, or slow readers, stays within what gpu-writer/README.md promises."""
+"""Resident memory of a writer with slow storage or slow readers stays within the limits of gpu-writer/README.md."""
 
 import io
 import json
@@ -23,7 +23,7 @@ from updraft.v1.write_pb2 import Codec, Compression, OrcOptions, ParquetOptions
 
 MIB = 1 << 20
 QUOTA_BYTES = 48 * MIB
-# What the connector sends.
+# The size of the connector's batches.
 BATCH_BYTES = 4 * MIB
 BYTES_PER_SECOND = 80 * MIB
 TOTAL_BYTES = 4 * QUOTA_BYTES
@@ -35,7 +35,7 @@ OPTIONS: dict[str, Any] = {"parquet": ParquetOptions(compression=NONE), "orc": O
 
 
 class SlowWriter:
-    """The process, and the most memory that it has had since it was warm."""
+    """Writer process, and its peak memory since it was warm."""
 
     def __init__(self, directory: Path, kind: str, slow: str) -> None:
         ready = directory / "ready.json"
@@ -71,7 +71,7 @@ _OTHER_PAIRS = [pytest.param(pair, marks=pytest.mark.campaign) for pair in (("pa
 
 @pytest.fixture(scope="module", params=[*_PAIRS, *_OTHER_PAIRS], ids="-".join)
 def slow_writer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlowWriter]:
-    """A process, warm, for few and then for many files: what is left of the few counts against the many."""
+    """Start a warm writer for few and then many files; what the few leave behind counts against the many."""
     kind, slow = request.param
     writer = SlowWriter(tmp_path_factory.mktemp(kind), kind, slow)
     try:
@@ -84,7 +84,7 @@ def slow_writer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 
 def noise(size_bytes: int) -> pa.Table:
-    """Numbers that neither a dictionary nor a codec makes smaller."""
+    """Return numbers that no dictionary or codec makes smaller."""
     with open("/dev/urandom", "rb") as source:  # noqa: PTH123 - a device, not a file
         data = source.read(size_bytes)
     values = pa.Array.from_buffers(pa.int64(), size_bytes // 8, [None, pa.py_buffer(data)])
@@ -92,7 +92,7 @@ def noise(size_bytes: int) -> pa.Table:
 
 
 class SlowReader(io.RawIOBase):
-    """Where returned bytes go, slowly: all readers share one line."""
+    """Slow destination of returned bytes; all readers share one line."""
 
     line = threading.Lock()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resident memory of a writer whose clients send batches of no bytes."""
+"""Resident memory of a writer whose clients send batches without bytes."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ VALUES_PER_ROW = 10_000
 
 
 class WarmWriter:
-    """A writer in its own process, which has written a file."""
+    """Writer in its own process, which has written a file."""
 
     def __init__(self, root: Path) -> None:
         script, ready = Path(__file__).parents[1] / "slow_writer.py", root / "ready.json"
@@ -36,12 +36,12 @@ class WarmWriter:
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that was ever resident."""
+        """Peak of the resident memory."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
     def send(self, name: str, rows: int) -> WriteReplyMetadata:
-        """The last reply to a batch of fixed-size lists of null: no bytes at all."""
+        """Send a batch of fixed-size lists of null, which has no bytes, and return the last reply."""
         values = pa.nulls(rows * VALUES_PER_ROW)
         lists = pa.Array.from_buffers(pa.list_(pa.null(), VALUES_PER_ROW), rows, [None], children=[values])
         batch = pa.record_batch({"x": lists})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft-writer` as users start it."""
+"""Command `updraft-writer` as users start it."""
 
 import json
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer whose log nobody reads, or that cannot be written: it writes files as if there were none."""
+"""Writer whose log is unread or cannot be written: it writes files as if it had no log."""
 
 import fcntl
 import json
@@ -26,7 +26,7 @@ PIPE_BYTES = 4096
 
 
 class Served:
-    """`updraft-writer serve`, and what its ready file says."""
+    """Running `updraft-writer serve`, and the contents of its ready file."""
 
     def __init__(self, directory: Path, log: Any) -> None:
         self.root = directory / "root"
@@ -45,7 +45,7 @@ class Served:
         assert read(self.root / name) == BATCH["n"].to_pylist()
 
     def refuse(self, path: str, **changes: Any) -> None:
-        """A file that the writer may not write, and so an error in its log."""
+        """Ask for a file that the writer may not write, which puts an error in its log."""
         with RawExchange(self.addresses["listen"], SCHEMA, command(path, **changes)) as exchange:
             exchange.last_reply()
             assert exchange.call.code() is grpc.StatusCode.PERMISSION_DENIED
@@ -80,7 +80,7 @@ def test_a_writer_whose_log_nobody_reads_writes_on_and_ends_in_order(tmp_path: P
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     with served(tmp_path, writing) as writer:
-        # More than the pipe and the buffer take.
+        # More than the pipe and the buffer hold.
         for _ in range(600):
             writer.refuse("/elsewhere/" + "x" * 1900)
         for number in range(10):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer whose process dies or hangs, and one whose supervisor does."""
+"""Writer whose process dies or hangs, and one whose supervisor does."""
 
 import json
 import os
@@ -22,13 +22,13 @@ from updraft.client.writer import WriterClient
 from updraft.errors import UpdraftError
 from updraft.service.privileges import KEPT
 
-# What clients raise when the writer goes away.
+# Errors that clients raise when the writer goes away.
 BROKEN = (UpdraftError, pa.ArrowException, OSError)
 TABLE = pa.table({"n": pa.arange(0, 1000, 1)})
 
 
 class Supervised:
-    """`updraft-writer serve`: a supervisor and its child."""
+    """Supervisor and child of `updraft-writer serve`."""
 
     def __init__(self, directory: Path, constants: Mapping[str, object] = NOTHING) -> None:
         self.directory = directory

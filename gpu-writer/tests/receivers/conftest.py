@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer with receivers for all tests of a file."""
+"""Writer with receivers, shared by all tests of a file."""
 
 from collections.abc import Iterator
 
@@ -16,6 +16,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWriter]:
 
 @pytest.fixture
 def writer(shared: RunningWriter) -> Iterator[RunningWriter]:
-    """The shared writer; each test has to leave it empty."""
+    """Return the shared writer; each test must leave it empty."""
     yield shared
     shared.becomes_empty()

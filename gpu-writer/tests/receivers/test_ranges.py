@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Free ranges of a memory, against a plain set of bytes."""
+"""Free ranges of a memory, compared with a plain set of bytes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that receivers hold: who may make them, and clients that send more than they may or vanish."""
+"""Calls that receivers hold: which clients may make them, and clients that send too much or vanish."""
 
 import asyncio
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ def test_certificates_of_clients_are_checked(tmp_path: Path) -> None:
 
 @pytest.fixture
 def no_memory(writer: RunningWriter, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The test fails if a receiver gets shared memory."""
+    """Fail the test if a receiver gets shared memory."""
     memory, taken = receivers_of(writer).memory, list[int]()
     take = memory.take
 
@@ -164,7 +164,7 @@ def test_an_exchange_that_is_cancelled_twice_gives_its_credit_back(
 
         def cancel_twice() -> None:
             task.cancel()
-            # After the first cancellation has reached the exchange, before its helpers have ended.
+            # The exchange has seen the first cancellation, and its helpers have not ended yet.
             loop.call_soon(lambda: loop.call_soon(task.cancel))
 
         loop.call_soon_threadsafe(cancel_twice)

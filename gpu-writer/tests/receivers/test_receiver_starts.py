@@ -38,7 +38,7 @@ def is_alive(pid: int) -> bool:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Process ids of all receivers that a test starts. None may be left at its end."""
+    """Return the process ids of all receivers that a test starts; none may be left at its end."""
     pids: list[int] = []
 
     def start(*arguments: Any) -> Child:
@@ -53,7 +53,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 def stop_each(pids: list[int], monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
-    """From now on, stop the next `times` receivers as soon as they have started."""
+    """Stop the next `times` receivers as soon as they have started."""
 
     def start(*arguments: Any) -> Child:
         nonlocal times
@@ -68,7 +68,7 @@ def stop_each(pids: list[int], monkeypatch: pytest.MonkeyPatch, *, times: int) -
 
 
 def refuse(receiver: _Receiver, _kind: Kind, _payload: bytes) -> None:
-    """Let a receiver that serves be one that cannot."""
+    """Replace a serving receiver by one that cannot serve."""
     receiver._listening.set_exception(ListenError("the certificate cannot be used"))
     receiver.child.kill()
 
@@ -174,9 +174,9 @@ def test_the_death_of_a_receiver_while_the_writer_is_busy_is_no_failure(
 
         def end_then_wait(child: Child) -> int:
             code = end(child)
-            # Longer than the watch sleeps.
+            # Longer than the watch's pause.
             loop.call_soon_threadsafe(time.sleep, 1.2)
-            # The loop has begun to wait by then.
+            # The loop is waiting by then.
             time.sleep(0.1)
             return code
 
@@ -207,7 +207,7 @@ def test_a_stop_while_a_receiver_is_replaced_leaves_none(
 
     def end_slowly(child: Child) -> int:
         ending.set()
-        # The stop begins meanwhile.
+        # The stop begins during this time.
         time.sleep(0.5)
         return end(child)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer whose clients' connections are held by receivers: one quota, one set of files, and receivers that die."""
+"""Writer whose receivers hold the clients' connections: one quota, one set of files, and receivers that die."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ from updraft_writer.receivers.relay import Relay
 ROWS = 200_000
 TABLE = pa.table({"n": pa.arange(0, ROWS, 1), "text": pa.array([f"row {row}" for row in range(ROWS)])})
 LARGE_BATCH = pa.record_batch({"n": pa.arange(0, 100_000, 1)})
-# The frames of a file with two batches, from its call to its end, and some more.
+# Number of frames of a file with two batches, from call to end, and a few more.
 MOST_FRAMES = 13
 
 
@@ -33,7 +33,7 @@ def files_on_receivers(writer: RunningWriter, stack: ExitStack) -> dict[int, Rem
     while len(found) < RECEIVERS:
         wait_for(lambda: sum(receivers.open_calls.values()) == len(found), "the end of earlier calls")
         before = receivers.open_calls
-        # gRPC shares a connection between equal channels.
+        # An own connection, because gRPC shares one between equal channels.
         client = stack.enter_context(own_connection(writer.address))
         file = client.create(str(writer.root / f"{len(found)}-{os.urandom(4).hex()}"), TABLE.schema)
         file.write(TABLE.slice(0, 1000))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that receivers fill: ranges come back by themselves, and idle pages stay within their room."""
+"""Memory that receivers fill: ranges are returned automatically, and idle pages stay within their limit."""
 
 import asyncio
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directories below a root that are replaced by links after a path was checked: nothing is written elsewhere."""
+"""Directories below a root that are replaced by links after the path was checked: nothing is written elsewhere."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ def files(directory: Path) -> list[str]:
 
 
 def descriptors(directory: Path) -> list[Path]:
-    """What is open below the directory: threads of other tests may still open and close what is theirs."""
+    """Return the open paths below the directory; threads of other tests may still open and close theirs."""
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
@@ -62,7 +62,7 @@ def test_a_directory_that_a_link_replaces_leads_nowhere(
     if step != "open":
         storage.open()
         storage.write(b"rows")
-    # What the writer would create, rename or remove there, if it followed the link.
+    # Files that the writer would create, rename or remove there if it followed the link.
     deep = outside / "day=1" if place == "table" else outside
     deep.mkdir(exist_ok=True)
     for hidden in root.rglob("*.updraft"):

@@ -28,13 +28,13 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture(params=["local", "remote"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """A storage for tmp_path/deep/part.parquet; the remote one is what s3 and the others go through."""
+    """Return a storage for tmp_path/deep/part.parquet; S3 and other remote storages use the remote one."""
     path = tmp_path / "deep" / "part.parquet"
     return LocalStorage(path) if request.param == "local" else RemoteStorage(fs.LocalFileSystem(), str(path))
 
 
 def readable(directory: Path) -> list[str]:
-    """What Spark would read below a directory."""
+    """Return the files that Spark would read below a directory."""
     return [path.name for path in directory.rglob("*") if path.is_file() and path.name[0] not in "._"]
 
 
@@ -91,7 +91,7 @@ def test_what_was_there_stays_until_the_new_file_is_whole(storage: Storage, tmp_
 
 
 def replacing(name_node: Any, path: Path) -> RemoteStorage:
-    """A storage whose new file is written, over an old one."""
+    """Return a storage with a written new file over an old one."""
     path.write_bytes(b"old")
     storage = RemoteStorage(name_node, str(path))
     storage.open()
@@ -106,7 +106,7 @@ def test_a_name_node_that_renames_to_no_taken_name_replaces_a_file_all_the_same(
     storage.publish()
     assert path.read_bytes() == b"new"
     assert everything(tmp_path) == ["part.parquet"]
-    # Until the new file has the name, the old one is only hidden.
+    # Until the new file has its name, the old one is only hidden.
     assert [(source[:2], target[:2]) for source, target in name_node.renames] == [("pa", "._"), ("._", "pa")]
 
 
@@ -133,7 +133,7 @@ async def test_a_rename_whose_answer_was_lost_is_not_done_again(
 
 
 def over_an_old_one(store: Any, path: Path) -> RemoteStorage:
-    """A storage whose new file is as large as the old one that it replaces."""
+    """Return a storage whose new file is as large as the old one that it replaces."""
     path.write_bytes(b"old")
     os.utime(path, (1, 1))
     storage = RemoteStorage(store, str(path))
@@ -184,7 +184,7 @@ def test_what_was_never_opened_can_be_discarded(storage: Storage) -> None:
 
 
 class Flaky:
-    """A storage whose steps fail as often as the test says."""
+    """Storage whose steps fail as often as the test says."""
 
     def __init__(self, failures: int, number: int = errno.EIO) -> None:
         self.failures = failures
@@ -225,10 +225,10 @@ def stored(storage: Storage, threads: ThreadPoolExecutor, pauses: Pauses) -> Sto
 
 
 class Renaming(Flaky):
-    """Fails in its last step alone."""
+    """Storage that fails only in its last step."""
 
     def complete(self) -> None:
-        """Succeeds."""
+        """Succeed."""
 
 
 @pytest.mark.parametrize("step", ["open", "publish", "discard"])
@@ -313,7 +313,7 @@ def s3_arguments(storage: Storage) -> dict[str, Any]:
 
 
 def test_nothing_is_uploaded_to_s3_behind_our_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    # With an address of its own for S3 nobody is asked where the bucket is.
+    # With a configured endpoint, the S3 client does not look up the bucket's region.
     for name, value in {"ENDPOINT_URL": "http://127.0.0.1:1", "REGION": "eu-west-1"}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
     storage = Roots(("s3://bucket/data",)).storage("s3a://bucket/data/f")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a writer records of its files."""
+"""Audit records of a writer about its files."""
 
 import hashlib
 import json

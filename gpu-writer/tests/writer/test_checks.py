@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client asks whether the writer would open a file, before it removes what the file replaces."""
+"""Clients ask whether the writer would open a file before they remove the file that it replaces."""
 
 from collections.abc import Iterator
 from pathlib import Path

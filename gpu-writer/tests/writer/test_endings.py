@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""However a file ends, a writer holds nothing afterwards: no bytes, no reservation, no waiter, no open file."""
+"""However a file ends, the writer holds nothing afterwards: no bytes, no reservation, no waiter, no open file."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ from updraft_writer.file_state import FileState
 from updraft_writer.pieces import Piece
 from updraft_writer.sinks.local import LocalStorage
 
-# For one batch and its encoding and no other.
+# Enough for exactly one batch and its encoding.
 ROOM_FOR_ONE_BYTES = 2 * BATCH_BYTES + 1000
 
 

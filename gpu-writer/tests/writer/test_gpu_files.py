@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer with a device, as its clients see it: receipts, metrics, turns that end with their files."""
+"""Writer with a device, as its clients see it: receipts, metrics, turns that end with their files."""
 
 import asyncio
 import threading
@@ -39,7 +39,7 @@ ROW_GROUP = pa.record_batch({"n": pa.array(range(20_000), pa.int64())})
 
 @contextmanager
 def writer_on(device: DeviceForTests, root: Path, **changes: Any) -> Iterator[tuple[RunningWriter, DeviceAdmission]]:
-    """A writer on a device, on which nobody is left at the end."""
+    """Run a writer on a device that must be unused at the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("updraft_writer.writer.find_engine", lambda *_args, **_kwargs: device)
         with running_writer(root, **{"encoder": "gpu", **changes}) as writer:
@@ -90,7 +90,7 @@ def test_a_file_that_the_cpu_encodes_sooner_says_so(tmp_path: Path) -> None:
 
 
 def test_staged_rows_leave_pinned_memory_before_the_device_encodes(tmp_path: Path) -> None:
-    """The room that is reserved for encoded bytes is therefore enough for staged ones too."""
+    """This is why the reservation for encoded bytes also covers staged ones."""
 
     class Encoding(DeviceForTests):
         staged_bytes: ClassVar[list[int]] = []
@@ -166,7 +166,7 @@ def test_row_groups_that_wait_for_the_device_go_there_together(tmp_path: Path) -
                 file.write(numbers.slice(start, 1 << 20))
             wait_for(lambda: [each.progress.rows for each in open_files(writer)] == [rows], "all rows")
             gate.set()
-        # The row groups after the first one waited together, and were cut again.
+        # The row groups after the first waited together, and were split again.
         assert [table.num_rows for table in device.written] == [2 << 20, 6 << 20]
         assert pq.read_metadata(tmp_path / "f").num_row_groups == 1 + 2
     assert pq.read_table(tmp_path / "f")["n"].combine_chunks().equals(numbers["n"])

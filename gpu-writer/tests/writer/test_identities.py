@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an identity may ask of a writer: only with the scope for it, below its own roots, for its own tenant."""
+"""Authorization of identities at a writer: only with the right scope, below their own roots, for their own tenant."""
 
 import hashlib
 from pathlib import Path
@@ -18,7 +18,7 @@ ROWS = pa.record_batch({"n": pa.array(range(10))})
 
 @pytest.fixture
 def identities(tmp_path: Path) -> Path:
-    """Whose token is their name; the root of `a` is beneath the writer's."""
+    """Return a file of identities whose token is their name; the root of `a` is below the writer's."""
     for name in ("a", "b"):
         (tmp_path / "root" / name).mkdir(parents=True)
     roots = {"a": f'roots = ["{tmp_path}/root/a"]', "outside": f'roots = ["{tmp_path}"]', "reader": "", "all": ""}
@@ -50,7 +50,7 @@ def write(client: WriterClient, path: Path) -> None:
         ("a", "root/b/f", WriteRefusedError),
         ("a", "root/f", WriteRefusedError),
         ("a", "root/a/link/f", WriteRefusedError),
-        # A root of an identity takes nobody out of the writer's.
+        # The root of an identity allows no path outside the writer's roots.
         ("outside", "root/a/f", WriteRefusedError),
         ("outside", "f", WriteRefusedError),
         ("reader", "root/a/f", PermissionDeniedError),

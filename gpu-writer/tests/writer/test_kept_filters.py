@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bloom filters stay in memory until their file ends, as many bytes of them as a client asks for."""
+"""Bloom filters stay in memory until their file ends, and a client chooses their size."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from updraft.v1.write_pb2 import BloomFilter, OrcOptions, ParquetOptions
 MIB = 1 << 20
 QUOTA_BYTES = 64 * MIB
 ROWS = pa.record_batch({"n": pa.array(range(40), pa.int64())})
-# Of 24 and of 36 MiB.
+# Filters of 24 and of 36 MiB.
 OF_A_ROW_GROUP = BloomFilter(column="n", distinct_values=10_000_000)
 STRIDE = 30_000_000
 

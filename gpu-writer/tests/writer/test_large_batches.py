@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that take long to decode: the event loop serves others meanwhile, and every ending lets go of them."""
+"""Batches that take long to decode: the event loop serves others meanwhile, and every ending releases them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ def gated_decoding(patch: pytest.MonkeyPatch, rows: int) -> Iterator[Gate]:
 
 
 def opened(writer: RunningWriter, path: Path, batch: pa.RecordBatch, asks: int = 1) -> RawExchange:
-    """An exchange that has sent a batch, after so many asks for it and others."""
+    """Open an exchange that has sent a batch, after this many asks for it and for more."""
     exchange = RawExchange(writer.address, batch.schema, command(path, pace=Pace.PACE_SYNCHRONOUS))
     for _ in range(asks):
         exchange.ask(pa.ipc.read_message(batch.serialize()).body.size)
@@ -77,7 +77,7 @@ def test_a_synchronous_file_has_no_credit_while_its_batch_is_decoded(
     ):
         assert gate.reached.wait(WITHIN_SECONDS)
         write(writer, tmp_path / "small.parquet", SMALL)
-        # One reservation, that of the batch: the second ask waits, although the quota has room for it.
+        # Only the batch has a reservation: the second ask waits, although the quota has room for it.
         assert writer.writer.quota.held_bytes == 2 * LARGE.nbytes
         gate.opened.set()
         exchange.finish(1, LARGE.num_rows)
@@ -92,7 +92,7 @@ def test_a_cancelled_exchange_holds_its_bytes_until_the_decoding_has_ended(
         with opened(writer, tmp_path / "large.parquet", LARGE) as exchange:
             assert gate.reached.wait(WITHIN_SECONDS)
             exchange.call.cancel()
-            # Another exchange goes all its way: the cancellation has come by then.
+            # By the time another exchange has finished, the cancellation has arrived.
             write(writer, tmp_path / "small.parquet", SMALL)
             assert writer.writer.quota.held_bytes >= 2 * LARGE.nbytes
         gate.opened.set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that end while the storage publishes their file: what is told, counted and stored is one thing."""
+"""Calls that end while the storage publishes their file: reply, metrics and storage agree."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ from running_writer import (
 
 from updraft.errors import DeadlineError
 
-# A file that does not reach its publication before the first of these is tried again with the next.
+# If a file does not reach its publication before one deadline, the test retries with the next.
 DEADLINES_SECONDS = (1.0, 5.0, 20.0)
 
 
@@ -35,14 +35,14 @@ def writer(tmp_path: Path) -> Iterator[RunningWriter]:
 
 
 def outcomes(writer: RunningWriter) -> dict[str, float]:
-    """How many files have ended with which outcome."""
+    """Return the number of ended files by outcome."""
     samples = [sample for metric in writer.writer.metrics.files.collect() for sample in metric.samples]
     return {sample.labels["outcome"]: sample.value for sample in samples if sample.name.endswith("_total")}
 
 
 @contextmanager
 def finishing(writer: RunningWriter, path: Path, *, timeout_seconds: float = WITHIN_SECONDS) -> Iterator[RawExchange]:
-    """An exchange whose client has said everything."""
+    """Open an exchange whose client has sent everything."""
     to_do = command(path)
     with RawExchange(writer.address, SCHEMA, to_do, timeout_seconds=timeout_seconds) as exchange:
         exchange.ask(BATCH_BYTES)
@@ -66,7 +66,7 @@ def test_a_file_whose_client_cancels_while_it_is_published_counts_as_written(wri
 
 
 def expired(writer: RunningWriter, gate: Gate, path: Path) -> bool:
-    """Whether a deadline has passed while the storage publishes; the gate is open afterwards."""
+    """Return whether a deadline passed while the storage was publishing; the gate is open afterwards."""
     for timeout_seconds in DEADLINES_SECONDS:
         with finishing(writer, path, timeout_seconds=timeout_seconds) as exchange:
             reached = gate.reached.wait(timeout_seconds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may read the metrics and the state of a writer."""
+"""Access to the metrics and the state of a writer."""
 
 import urllib.error
 import urllib.request

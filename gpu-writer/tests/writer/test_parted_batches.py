@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that are larger than a message reach a file in parts, for which the writer has given credit."""
+"""Batches larger than a message reach a file in parts, for which the writer has given credit."""
 
 import asyncio
 import threading
@@ -68,7 +68,7 @@ def test_parts_become_the_rows_of_a_file(writer: RunningWriter) -> None:
 
 
 def test_the_client_sends_a_large_row_in_parts(writer: RunningWriter) -> None:
-    # Beyond the size of a message.
+    # Larger than a message.
     text = "0123456789abcdef" * (65 << 16)
     path = writer.root / "large.parquet"
     with writer.client() as client, client.create(str(path), BATCH.schema) as file:
@@ -159,7 +159,7 @@ def test_an_ask_beyond_what_the_writer_takes_names_the_setting(
 
 
 def _sends_byte_after_byte(exchange: RawExchange, ended: threading.Event) -> None:
-    """One within each half of the writer's time, for far longer than that."""
+    """Send one byte in each half of the writer's time limit, for far longer than the limit."""
     for offset in range(60):
         exchange.send(_part(BatchPart(body_bytes=1 << 20, offset=offset), b"x"))
         if ended.wait(0.15):
@@ -203,7 +203,7 @@ def test_a_batch_that_is_refused_takes_no_memory_while_its_client_is_told(
     tell = Replies.error
 
     async def told(replies: Replies, error: UpdraftError) -> None:
-        # The thread that has copied a part lets go of it a moment after it has said so.
+        # The thread that copied a part releases it a moment after it reports so.
         async with asyncio.timeout(_HANG_SECONDS):
             while (now := pa.total_allocated_bytes() - before) >= 1 << 20:  # noqa: ASYNC110 - nobody tells when
                 await asyncio.sleep(0.01)
@@ -251,7 +251,7 @@ def test_the_client_keeps_to_what_a_writer_takes_in_a_message(tmp_path: Path) ->
     text = "0123456789abcdef" * (5 << 16)
     rows = pa.record_batch({"text": [text, "small", text[::-1]]})
     with running_writer(tmp_path, max_message_bytes=1 << 20) as writer, writer.client() as client:
-        # Whole batches up to that size, in one message or in parts of it.
+        # Whole batches up to the message size, in one message or in parts.
         sizes = [(1 << 20) - less for less in (2000, 1100, 600, 100, 0)]
         edges = [pa.record_batch({"text": ["x" * size]}) for size in sizes]
         with client.create(str(tmp_path / "file"), rows.schema) as file:
@@ -264,7 +264,7 @@ def test_the_client_keeps_to_what_a_writer_takes_in_a_message(tmp_path: Path) ->
 
 
 def test_the_client_says_what_to_raise_for_columns_that_no_message_can_describe(tmp_path: Path) -> None:
-    # Their schema fits: a batch says more of each column.
+    # The schema fits in a message, but a batch describes each column at greater length.
     columns = pa.record_batch({f"{number}": ["x"] for number in range(16_000)})
     size_bytes = pa.ipc.read_message(columns.serialize()).metadata.size
     with running_writer(tmp_path, max_message_bytes=1 << 20) as writer, writer.client() as client:

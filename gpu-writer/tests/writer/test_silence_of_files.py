@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients and storages that are silent end their file; those that are slow, and say so, do not."""
+"""Silent clients and storages end their file; slow ones that send keepalives do not."""
 
 import io
 import json
@@ -48,7 +48,7 @@ STEP_LIMIT_SECONDS = 3.0
 
 
 def next_event(exchange: RawExchange) -> WriteReplyMetadata:
-    """The next reply that says more than that the writer is there."""
+    """Return the next reply other than a keepalive."""
     while (reply := exchange.next_reply()).HasField("keep_alive"):
         pass
     return reply
@@ -68,12 +68,12 @@ def receipt_of(exchange: RawExchange) -> WriteReplyMetadata:
 
 @pytest.fixture
 def talkative_writer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writers say that they are there ten times within the limits of these tests."""
+    """Make writers send ten keepalives within the limits of these tests."""
     monkeypatch.setattr(replies, "_KEEPALIVE_SECONDS", LIMIT_SECONDS / 10)
 
 
 def outlast_the_limit(exchange: RawExchange) -> None:
-    """Hear three limits long nothing but that the writer is there."""
+    """Receive only keepalives for three times the limit."""
     for _ in range(30):
         assert exchange.next_reply().HasField("keep_alive")
 
@@ -151,7 +151,7 @@ def keepalives_from(exchange: RawExchange) -> threading.Event:
 
 
 class HangingStorage(LocalStorage):
-    """Does not come back from one of its steps until the test opens the gate."""
+    """Storage that blocks in one of its steps until the test opens the gate."""
 
     def __init__(self, path: Path, step: str, gate: Gate) -> None:
         super().__init__(path)
@@ -206,7 +206,7 @@ def test_a_storage_that_does_not_answer_fails_its_file_which_is_held_until_it_do
             write_and_finish(file)
         assert "--storage-silence-seconds" in failure.value.message
         assert ("not known" if step == "publish" else "nothing was published") in failure.value.message
-        # The step is still running, with what it uses.
+        # The step is still running and holds its resources.
         assert gate.reached.is_set()
         assert len(writer.writer.files) == 1
         if step == "write":
@@ -227,7 +227,7 @@ def test_paths_whose_lookup_hangs_fail_and_hold_up_nobody_else(tmp_path: Path) -
 
         running.writer.factory.storage = storage
         try:
-            # More than the loop has threads of its own.
+            # More than the loop's own threads.
             with ThreadPoolExecutor(8) as threads:
                 names = [str(tmp_path / f"hangs-{number}") for number in range(8)]
                 failures = list(threads.map(lambda name: raised_by(client.create(name, SCHEMA).finish), names))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nine tenants that hold all that they can get of a running writer, and a tenth that writes a file."""
+"""Nine tenants that hold all they can get of a running writer, and a tenth that writes a file."""
 
 import time
 from collections import Counter
@@ -33,7 +33,7 @@ from updraft_writer import exchange as exchanges
 GREEDY = [f"greedy-{number}" for number in range(9)]
 QUOTA_BYTES = 16 << 20
 ASK_BYTES = 256 << 10
-# Exchanges end only because others wait.
+# The writer ends exchanges only because others wait.
 PATIENT: dict[str, Any] = {
     "quota_bytes": QUOTA_BYTES,
     "constants": {"exchange.STALL_TIMEOUT_SECONDS": 3600.0, "quota.ADMISSION_TIMEOUT_SECONDS": 3600.0},
@@ -47,7 +47,7 @@ def opened(writer: RunningWriter, tenant: str, number: int = 0) -> RawExchange:
 
 @contextmanager
 def nine_that_hold_the_quota(writer: RunningWriter) -> Iterator[list[RawExchange]]:
-    """Each has asked for more than it can get, and sends nothing."""
+    """Open nine exchanges, each of which has asked for more than it can get and sends nothing."""
     quota = writer.writer.quota
     with ExitStack() as stack:
         greedy = [stack.enter_context(opened(writer, tenant)) for tenant in GREEDY]
@@ -64,7 +64,7 @@ class Ending(NamedTuple):
 
 
 def first_that_ends(exchanges: list[RawExchange]) -> Ending:
-    """How one of them is ended by the writer; the others are given up."""
+    """Return how the writer ends one of them; cancel the others."""
     with ThreadPoolExecutor(len(exchanges)) as threads:
         endings = [threads.submit(lambda each: Ending(each.last_reply(), each.call.code()), each) for each in exchanges]
         ended, _ = wait(endings, WITHIN_SECONDS, FIRST_COMPLETED)
@@ -115,7 +115,7 @@ def test_unused_credit_is_taken_back_for_a_tenant_that_wants_its_share(
 def test_credit_that_drips_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchanges, "_UNUSED_CREDIT_SECONDS", 0.4)
     row = BATCH.slice(0, 1)
-    # With its encoding, this is almost a half of the quota, which is the share of each of two tenants.
+    # With its encoding this is almost half of the quota, the share of each of two tenants.
     large = pa.record_batch({"n": pa.array(range(450_000), pa.int64())})
     with running_writer(tmp_path, **PATIENT) as writer, ExitStack() as stack:
         quota = writer.writer.quota

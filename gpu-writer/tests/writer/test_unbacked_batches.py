@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches whose cost in memory is not in their bytes."""
+"""Batches that cost more memory than their bytes."""
 
 import struct
 from datetime import date
@@ -28,7 +28,7 @@ def fixed_lists(rows: int, size: int) -> pa.RecordBatch:
 
 
 def sent(writer: RunningWriter, path: Path, batch: pa.RecordBatch, **changes: Any) -> WriteReplyMetadata:
-    """The last reply to one batch, which the client asked for honestly."""
+    """Send one batch, asking for its real size, and return the last reply."""
     with RawExchange(writer.address, batch.schema, command(path, **changes)) as exchange:
         exchange.ask(max(1024, pa.ipc.read_message(batch.serialize()).body.size))
         while not exchange.next_reply().credit:
@@ -59,7 +59,7 @@ def test_a_batch_of_no_bytes_that_costs_more_than_the_quota_is_refused(tmp_path:
         error = sent(writer, tmp_path / "f.parquet", batch).error
         assert error.kind == ErrorKind.ERROR_KIND_LIMIT
         assert "send fewer rows at once, or shorter lists" in error.message
-        # The credit covers a quarter of the quota for such values.
+        # The credit for such values covers a quarter of the quota.
         assert writer.writer.quota.peak_bytes <= QUOTA_BYTES // 4 + MIB
         assert writer.files() == []
 
@@ -119,8 +119,8 @@ def test_string_views_of_one_long_string_are_refused_and_honest_ones_are_written
 
 @pytest.mark.parametrize("last_bytes", [1 << 16, -(1 << 31)], ids=["long", "negative"])
 def test_views_of_one_long_string_are_refused_before_any_is_validated(tmp_path: Path, last_bytes: int) -> None:
-    """Validation reads the string once for each view: megabytes would take minutes, on the event loop."""
-    # A prefix that is not the value's shows whether a value was read.
+    """Validation reads the string once for each view: for megabytes it would block the event loop for minutes."""
+    # A prefix that differs from the value's shows whether the value was read.
     view = struct.pack("<i4sii", 1 << 16, b"fake", 0, 0) * 99 + struct.pack("<i4s8x", last_bytes, b"fake")
     array = pa.Array.from_buffers(pa.string_view(), 100, [None, pa.py_buffer(view), pa.py_buffer(b"\xff" * (1 << 16))])
     with running_writer(tmp_path) as writer:
@@ -132,7 +132,7 @@ def test_views_of_one_long_string_are_refused_before_any_is_validated(tmp_path: 
 def test_booleans_are_encoded_in_row_groups_that_bound_their_conversion(tmp_path: Path) -> None:
     rows = 1 << 20
     booleans = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bytes(rows // 8))])
-    # A row group of this quota has 64 KiB, and converting its booleans may take four times as much.
+    # A row group of this quota has 64 KiB, and converting its booleans may use four times as much.
     with running_writer(tmp_path, quota_bytes=256 << 10) as writer:
         receipt = sent(writer, tmp_path / "f.parquet", pa.record_batch({"b": booleans})).receipt
         assert (receipt.rows, receipt.footer.row_groups) == (rows, 16)
@@ -146,14 +146,14 @@ def test_names_that_a_footer_would_repeat_without_bound_are_refused(tmp_path: Pa
 
 
 def test_exchanges_with_values_without_bytes_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    """Each has as much credit as the quota gives before any sends a batch: all of them are written nevertheless."""
+    """Each has all the credit that the quota gives before any sends a batch, and all of them are still written."""
     batch = fixed_lists(100, 10_000)
     with (
         running_writer(tmp_path, quota_bytes=QUOTA_BYTES) as writer,
         RawExchange(writer.address, batch.schema, command(tmp_path / "a.parquet")) as first,
         RawExchange(writer.address, batch.schema, command(tmp_path / "b.parquet")) as second,
     ):
-        # A part of the quota is kept for other tenants: it has room for three.
+        # The writer keeps a part of the quota for other tenants; it has room for three.
         for exchange, numbers in ((first, [1, 2]), (second, [1])):
             for _ in range(2):
                 exchange.ask(0)
@@ -193,7 +193,7 @@ HONEST: dict[str, pa.Array] = {
 }
 
 
-# ORC takes no timestamps with a zone.
+# ORC files have no timestamps with a zone.
 HONEST_FILES = [("parquet", kind) for kind in HONEST] + [("orc", kind) for kind in HONEST if kind != "timestamps"]
 
 

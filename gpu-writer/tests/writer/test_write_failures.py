@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer as its clients see it, over real connections: what it does when a client or a storage fails."""
+"""Writer as its clients see it, over real connections, when a client or a storage fails."""
 
 import errno
 import os
@@ -58,7 +58,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWriter]:
 
 @pytest.fixture
 def writer(shared: RunningWriter) -> Iterator[RunningWriter]:
-    """The shared writer; each test has to leave it empty."""
+    """Return the shared writer; each test must leave it empty."""
     yield shared
     shared.becomes_empty()
 
@@ -197,7 +197,7 @@ def test_a_value_that_cannot_be_encoded_is_the_error_of_the_data(writer: Running
 
 
 class BrokenStorage(LocalStorage):
-    """Fails at its second piece, or when it is opened."""
+    """Storage that fails at its second piece, or when it is opened."""
 
     number = errno.ENOSPC
     fail_at = "write"
@@ -261,7 +261,7 @@ def test_a_client_that_keeps_its_credit_to_itself_is_ended_and_its_bytes_are_fre
 
 
 def test_a_client_that_does_not_read_its_file_is_ended(tmp_path: Path) -> None:
-    # Far more than what lies in the buffers of a connection.
+    # Far more than the buffers of a connection hold.
     data = os.urandom(1 << 20) * 40
     batch = pa.RecordBatch.from_arrays(
         [pa.Array.from_buffers(pa.int64(), len(data) // 8, [None, pa.py_buffer(data)])], schema=SCHEMA

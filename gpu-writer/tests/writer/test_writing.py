@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer as its clients see it, over real connections: what it does when all goes well."""
+"""Writer as its clients see it, over real connections, when all goes well."""
 
 import asyncio
 import io
@@ -57,7 +57,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWriter]:
 
 @pytest.fixture
 def writer(shared: RunningWriter) -> Iterator[RunningWriter]:
-    """The shared writer; each test has to leave it empty."""
+    """Return the shared writer; each test must leave it empty."""
     yield shared
     shared.becomes_empty()
 
@@ -230,7 +230,7 @@ def test_leave_for_the_next_batch_of_a_synchronous_file_waits_for_the_storage(
                 exchange.ask(BATCH_BYTES)
             assert exchange.next_reply().credit == 1
             replies: list[WriteReplyMetadata] = []
-            # One says that the batch is stored, one gives credit for the next.
+            # One reply says that the batch is stored, the other gives credit for the next.
             reading = threading.Thread(target=lambda: replies.extend(exchange.next_reply() for _ in range(2)))
             reading.start()
             exchange.batch(1, BATCH)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An application with files, archives, modules, variables and encrypted broadcasts of its own."""
+"""Application with its own files, archives, modules, variables and encrypted broadcasts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFS = {
 
 
 def one_column(function: Callable[[int], str]) -> Query:
-    """The function over a few numbers, as the kind of UDF that is named."""
+    """Return a query that applies the function to a few numbers as a plain UDF."""
     return lambda spark: spark.range(0, 6, 1, 2).select(F.udf(function, "string")("id").alias("value"))
 
 
@@ -159,7 +159,7 @@ def difference(sides: Sides, query: Query) -> str:
 
 
 def unexpected(sides: Sides, function: Callable[[int], str], start: str) -> str:
-    """What the pool gave where something else was expected."""
+    """Return the pool's values if they are not the expected ones."""
     values = [row[0] for row in sides.updraft(one_column(function)).rows]
     return "" if values and all(value.startswith(start) for value in values) else str(values)
 
@@ -171,7 +171,7 @@ def main(endpoint: str, confs: Mapping[str, str]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         prepare(spark, Path(directory))
         differences = {name: difference(sides, query) for name, query in cases(spark).items()}
-        # A cluster keeps the first file of a name.
+        # A cluster keeps the first file with a name.
         if spark.sparkContext._jsc.sc().isLocal():
             second = written(Path(directory) / "second", "table.txt", "another table ")
             spark.sparkContext.addFile(str(second))

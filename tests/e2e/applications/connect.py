@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Spark Connect server with the connector, and clients whose artifacts have the same names and different bytes."""
+"""Spark Connect server with the connector, and clients whose artifacts have the same names and different bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyspark.sql.connect.session import SparkSession as Client
 from tests.support.paths import BUILD
 from tests.support.spark import ENABLED, ENDPOINT, SPARK_VERSION, local_spark
 
-# PySpark from PyPI has Connect's server since 4.0. `make services-on-3.5` fetches that of 3.5.
+# PySpark on PyPI includes the Connect server since 4.0. `make services-on-3.5` fetches that of 3.5.
 _SERVER = {"spark.driver.extraClassPath": str(BUILD / "spark-3.5-connect/*")} if SPARK_VERSION < (4, 0) else {}
 CONNECT = {
     **_SERVER,
@@ -61,7 +61,7 @@ QUERIES: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 
 def session(port: int, directory: Path, name: str) -> Client:
-    """A client with a module and a file of its own."""
+    """Return a client with its own module and file."""
     directory.joinpath("helper.py").write_text(f"def describe(n):\n    return f'{name} {{n}}'\n")
     directory.joinpath("table.txt").write_text(f"table of {name}: ")
     client: Client = Client.builder.remote(f"sc://localhost:{port}").create()
@@ -71,7 +71,7 @@ def session(port: int, directory: Path, name: str) -> Client:
 
 
 def difference(client: Client, name: str, query: Callable[[DataFrame], DataFrame]) -> str:
-    """What the pool gave where stock gives something else, or what did not run on the pool."""
+    """Return the pool's answer if it differs from stock's, or what did not run on the pool."""
     answers = {}
     for enabled in ("false", "true"):
         client.conf.set(ENABLED, enabled)

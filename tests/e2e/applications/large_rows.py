@@ -69,18 +69,18 @@ WRITE = "write"
 
 
 def large_text(text_bytes: int) -> Column:
-    """At least so many bytes, made where the row is: Spark would put a text that it can compute into the plan."""
+    """Return a text of at least this size, made where the row is; Spark would put a constant text into the plan."""
     return F.repeat(F.concat(F.lit(_PIECE), F.col("id").cast("string")), -(-text_bytes // len(_PIECE)))
 
 
 def _texts(spark: SparkSession, text_bytes: int) -> DataFrame:
-    """A large row between small ones."""
+    """Return a large row between small ones."""
     text = F.when(F.col("id") == 1, large_text(text_bytes)).otherwise("small")
     return spark.range(0, 3, 1, 1).select("id", text.alias("t"))
 
 
 def _seen(frame: DataFrame) -> Sequence[Row]:
-    """What is compared of an answer: to collect all of it takes several times its memory."""
+    """Return what is compared of an answer; collecting all of it takes several times its memory."""
     seen = frame.select(F.length("r").alias("n"), F.substring("r", -4, 4).alias("end"), F.md5("r").alias("digest"))
     return list(seen.orderBy("n", "digest").collect())
 

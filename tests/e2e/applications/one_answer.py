@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of docs/examples, called by SQL and the DataFrame API in a classic session and over Spark Connect."""
+"""Functions of docs/examples, called by SQL and the DataFrame API in a classic session and over Spark Connect."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from updraft.spark import functions as U
 
 _CATALOG = {"spark.sql.catalog.updraft": "io.updraft.spark.FunctionCatalog"}
 
-# Of either kind, which share no class.
+# Either kind of session; they share no class.
 Session: TypeAlias = Any
 
 
 def _frame(session: Session, columns: Columns) -> DataFrame:
-    """The columns, by the names `_0`, `_1` and so on, which SQL knows as `given`."""
+    """Return the columns as `_0`, `_1` and so on, which SQL knows as `given`."""
     names = [f"_{number}" for number in range(len(columns))]
     table = pa.table(list(columns), names)
     frame: DataFrame
@@ -80,7 +80,7 @@ def _rows_by_sql(session: Session, name: str, column: pa.Array) -> Rows:
 def _rows_of_frame(session: Session, name: str, column: pa.Array) -> Rows:
     frame = _numbered(session, column)
     if SPARK_VERSION < (4, 0):
-        # Clients of Spark Connect 3.5 take no frames beside a query.
+        # Spark Connect clients 3.5 do not accept frames as arguments of a query.
         frame.createOrReplaceTempView("frame")
         return _rows(session, name, "frame")
     return _rows(session, name, "{frame}", frame=frame)
@@ -115,7 +115,7 @@ def _error(call: Callable[[], object]) -> str:
 
 
 def _found(session: Session) -> Iterator[tuple[str, str]]:
-    """What differs from the authors' answers, and the errors that are to be."""
+    """Yield the differences from the authors' answers, and from the expected errors."""
     for how, caller in _CALLERS.items():
         for name in (*of_kind(Kind.SCALAR), *of_kind(Kind.AGGREGATE)):
             yield f"{name}, {how}", _difference(caller(session, name, columns_of(name)), author(name))
@@ -133,7 +133,7 @@ def main(endpoint: str) -> None:
     server = local_spark("one-answer", connector=True, conf={**CONNECT, **_CATALOG, ENDPOINT: endpoint})
     found = {f"{case}, classic": text for case, text in _found(server)}
     port = listening_port(server)
-    # What `builder.remote` says to PySpark's functions where no server runs in the same process.
+    # The mode that `builder.remote` sets for PySpark's functions if no server runs in the same process.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     client: Client = Client.builder.remote(f"sc://localhost:{port}").create()
     found |= {f"{case}, Connect": text for case, text in _found(client)}

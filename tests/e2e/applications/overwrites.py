@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executors in processes of their own, which reach a writer over a Unix socket, and no extension in the session."""
+"""Executors in processes of their own that reach a writer over a Unix socket, without an extension in the session."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one of these applications beside a pool or a writer."""
+"""Runner of one of these applications against a pool or a writer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TIMEOUT_SECONDS = 280
 
 
 def differences(application: str, *arguments: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> Mapping[str, str]:
-    """What the application found: case -> what differs from what is expected, empty when nothing does."""
+    """Return the application's findings: case -> difference from the expected answer, empty if there is none."""
     job = subprocess.run(
         [PYTHON, "-m", f"tests.e2e.applications.{application}", *arguments],
         capture_output=True,

@@ -56,7 +56,7 @@ def main(endpoint: str, elsewhere: str) -> None:
     catalog = {_CATALOG: "io.updraft.spark.FunctionCatalog"}
     server = local_spark("two-pools", connector=True, conf={**CONNECT, **catalog, **pools})
     port = listening_port(server)
-    # What `builder.remote` says to PySpark's functions where no server runs in the same process.
+    # The mode that `builder.remote` sets for PySpark's functions if no server runs in the same process.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     client: Client = Client.builder.remote(f"sc://localhost:{port}").create()
     print(json.dumps(dict(_found(client))))

@@ -51,12 +51,12 @@ def _arrow_iterator(function: Any, result: T.DataType | str) -> Any:
 
 
 def _first(values: Any) -> Any:
-    """The first value, or the first row of a struct, which pandas sees as a DataFrame; None of nothing."""
+    """Return the first value, the first row of a struct, which pandas sees as a DataFrame, or None for a null."""
     if isinstance(values, pd.DataFrame):
         return values.to_dict("records")[0]
     if isinstance(values, pd.Series):
         return None if values.iloc[0] is pd.NaT else values.iloc[0]
-    # Arrow makes no array of a null list's scalar.
+    # Arrow cannot make an array of a null list's scalar.
     return values[0] if values[0].is_valid else None
 
 
@@ -75,7 +75,7 @@ def _over(frame: DataFrame, key: Column, columns: Sequence[Column], rows: tuple[
 
 
 def _groups() -> Column:
-    """Each value of the table with what the last shape has in its place; nulls alone; one row."""
+    """Return the groups: each value of the table with the last shape's value in its place, only nulls, and one row."""
     return F.expr("CASE int(id / 100) WHEN 2 THEN -1 WHEN 3 THEN -2 ELSE id % 100 END")
 
 
@@ -99,7 +99,7 @@ def _iterator_kind(name: str, make: Maker, in_struct: Callable[..., Any], wrong:
     def query(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
         names, one = result_type(cases).names, len(cases) == 1
 
-        # Stock takes one such function in a query: it gets all columns, and gives all results.
+        # Stock accepts one such function in a query: it gets all columns, and returns all results.
         def over_batches(batches: Iterator[Any]) -> Any:
             columns = [list(batches)] if one else zip(*batches, strict=True)
             results: list[Any] = []
@@ -122,7 +122,7 @@ def _iterator_kind(name: str, make: Maker, in_struct: Callable[..., Any], wrong:
 
 
 def _one_case(make: Maker, frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
-    """Without structs, which pandas' iterators give since Spark 4.3: an operator for each result."""
+    """Query one case with an operator for each result; no structs, which pandas' iterators return since Spark 4.3."""
     (case,) = cases
     first = make(lambda batches: _first(next(batches)), case.type)(case.name).alias(identity_name(case))
     seen = make(lambda batches: " | ".join(map(_all_texts, batches)), "string")(case.name).alias(seen_name(case))
@@ -144,7 +144,7 @@ def _arrow_struct(results: list[pa.Array | str], names: list[str]) -> Any:
 
 
 _REFUSED_IN_PANDAS = UDT_REFUSED_IN_PANDAS | {"struct", "struct_nested"}
-# Arrow makes no array of scalars that hold a null list, nor of a struct's scalar that holds a column of nulls.
+# Arrow cannot make an array of scalars with a null list, or of a struct's scalar with a column of nulls.
 _REFUSED_IN_ARROW = {
     "aggregate_arrow": {"array_array"},
     "aggregate_arrow_iterator": {"void"},

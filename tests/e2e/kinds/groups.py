@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds that give rows for a group: applyInPandas and applyInArrow in every signature, grouped and cogrouped.
 
-The matrix groups by `shape`, the hundreds of `id`: a group is what was a partition of the table.
+The matrix groups by `shape`, the hundreds of `id`, so each group was a partition of the table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.e2e.kinds.seen import rows_in_arrow, rows_in_pandas
 from tests.e2e.types import TypeCase
 
 _RESULT = "x bigint"
-# Spark tells the signatures of grouped functions apart by their annotations.
+# Spark recognizes the signatures of grouped functions by their annotations.
 _Frames = Iterator[pd.DataFrame]
 _Batches = Iterator[pa.RecordBatch]
 _Key = tuple[Any, ...]
@@ -142,7 +142,7 @@ def _rows_in_arrow(rows: Any, names: list[str]) -> Any:
 
 
 def _in_utc(values: Any) -> Any:
-    """Stock wants instants back in UTC, and hands them over in the session's time zone."""
+    """Convert instants to UTC, which stock expects, although it passes them in the session's time zone."""
     kind = values.type
     if pa.types.is_list(kind):
         return values.cast(pa.list_(kind.value_field.with_type(_utc(kind.value_type))))
@@ -158,7 +158,7 @@ def _grouped(frame: DataFrame, function: Any, result: Any, key: Any, way: str) -
 
 
 def _cogrouped(frame: DataFrame, function: Any, result: Any, key: Any, way: str) -> DataFrame:
-    # The sides share no key but one, and neither has all: a group is missing on the left, another on the right.
+    # The sides share only one key, and neither has all: the left lacks one group, the right another.
     left, right = frame.where(key != 0), frame.where(key != 2)
     return getattr(left.groupBy(key).cogroup(right.groupBy(key)), way)(function, result)
 

@@ -78,11 +78,11 @@ def _each_in_a_struct(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
 def _all_in_a_struct(
     make: Maker, join: Callable[[Sequence[Any], list[str]], Any], frame: DataFrame, cases: Sequence[TypeCase]
 ) -> DataFrame:
-    # One function with all columns: Spark gives each iterator function an operator of its own.
+    # One function for all columns, because Spark gives each iterator function an operator of its own.
     names, one = result_type(cases).names, len(cases) == 1
 
     def over_batches(batches: Iterator[Any]) -> Iterator[Any]:
-        # It gets a column alone when it has one argument, and a tuple of them when it has more.
+        # It gets a column if it has one argument, and a tuple of columns if it has more.
         for batch in batches:
             yield join((batch,) if one else batch, names)
 
@@ -172,7 +172,7 @@ def _refused(name: str) -> frozenset[str]:
 
 
 KINDS = [
-    # Stock makes null of a pickled result that is of another type: no error to compare.
+    # Stock turns a pickled result of another type into null, so there is no error to compare.
     _alone("udf_pickled", _pickled, text, {}),
     _alone("udf_arrow", _arrow_optimised, text, _WRONG_ROWS),
     _alone("pandas_udf", _pandas, texts_of_pandas, _WRONG_IN_PANDAS),

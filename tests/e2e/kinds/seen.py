@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What functions of the matrix do with values: give them back, and tell in a text what they were."""
+"""Functions of the matrix: they return their values unchanged, and describe them as text."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import pyarrow as pa
 
 
 def same(values: Any) -> Any:
-    """The identity."""
+    """Return the values unchanged."""
     return values
 
 
 def text(value: Any) -> str:
-    """Class and value of a Python object."""
+    """Return the class and value of a Python object."""
     return f"{type(value).__name__} {value!r}"
 
 
 def texts_of_arrow(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Arrow type, class and value of each."""
+    """Return the Arrow type, class and value of each element."""
     return pa.array([f"{values.type} {text(value)}" for value in values.to_pylist()], pa.string())
 
 
 def texts_of_pandas(values: pd.Series | pd.DataFrame) -> pd.Series:
-    """Dtype, class and value of each; a struct is a DataFrame."""
+    """Return the dtype, class and value of each element; a struct is a DataFrame."""
     if isinstance(values, pd.DataFrame):
         columns = [texts_of_pandas(values[name]) for name in values.columns]
         return pd.Series([repr((list(values.columns), row)) for row in zip(*columns, strict=True)], dtype=object)
@@ -33,7 +33,7 @@ def texts_of_pandas(values: pd.Series | pd.DataFrame) -> pd.Series:
 
 
 def rows_in_pandas(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """A frame of `id` and type cases as `id` and both results of each, called `names`."""
+    """Return a frame of `id` and type cases as `id` and both results of each, called `names`."""
     columns = [frame.iloc[:, 0].reset_index(drop=True)]
     for index in range(1, len(frame.columns)):
         values = frame.iloc[:, index].reset_index(drop=True)
@@ -42,7 +42,7 @@ def rows_in_pandas(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 
 
 def rows_in_arrow(rows: pa.RecordBatch | pa.Table, names: list[str]) -> Any:
-    """The same of a batch or a table."""
+    """Return a batch or table of `id` and type cases in the same form."""
     columns = [rows.column(0)]
     for values in rows.columns[1:]:
         columns += [values, texts_of_arrow(values)]

@@ -61,7 +61,7 @@ def _joined(frame: DataFrame, function: Any, names: Sequence[str]) -> DataFrame:
     """Return the frame with the rows that a table function gives for each of its rows."""
     if SPARK_VERSION >= (4, 0):
         return frame.lateralJoin(function(*(F.col(name).outer() for name in names)))
-    # Before 4.0, only SQL has lateral joins.
+    # Before 4.0, lateral joins exist only in SQL.
     spark = frame.sparkSession
     spark.udtf.register("of_each_row", function)
     frame.createOrReplaceTempView("rows_to_join")

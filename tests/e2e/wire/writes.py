@@ -22,18 +22,18 @@ DELIVERY = "spark.updraft.write.delivery"
 
 
 class Write(NamedTuple):
-    """A format, and who stores the file."""
+    """Format, and which side stores the file."""
 
     format: str
     delivery: str
 
     @property
     def confs(self) -> Mapping[str, str]:
-        """Of the session that writes."""
+        """Confs of the session that writes."""
         return {DELIVERY: self.delivery, "spark.updraft.write.unsupported": "fail"}
 
     def run(self, spark: SparkSession, directory: Path) -> None:
-        """Replace a directory by the rows."""
+        """Replace a directory's contents by the rows."""
         rows(spark).write.format(f"updraft-{self.format}").mode("overwrite").save(str(directory))
 
 
@@ -45,13 +45,13 @@ WRITES: Mapping[str, Write] = {
 
 
 def rows(spark: SparkSession) -> DataFrame:
-    """What every file holds, in its order."""
+    """Return the rows of every file, in order."""
     text = F.when(F.col("id") % 3 > 0, F.concat(F.lit("n"), F.col("id")))
     return spark.range(0, 10, 1, 1).select("id", text.alias("text"), (F.col("id") / 4).alias("quarter"))
 
 
 def returned_file(replies: Iterable[bytes]) -> bytes:
-    """The bytes of the file that a writer has sent back."""
+    """Return the bytes of the file that a writer has sent back."""
     pieces: dict[int, bytes] = {}
     for reply in replies:
         data = FlightData.FromString(reply)
@@ -62,6 +62,6 @@ def returned_file(replies: Iterable[bytes]) -> bytes:
 
 
 def read(file_format: str, content: bytes | Path) -> pa.Table:
-    """The rows of a file, whoever has written it."""
+    """Read the rows of a file, regardless of its writer."""
     source = content if isinstance(content, Path) else pa.BufferReader(content)
     return pa.orc.ORCFile(source).read() if file_format == "orc" else pa.parquet.read_table(source)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark's own machinery around files that a writer makes: stock `parquet` and `orc` are the oracle."""
+"""Spark's own machinery around files that a writer makes; stock `parquet` and `orc` are the oracle."""

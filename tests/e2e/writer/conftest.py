@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One writer for all of these tests; what it cannot do as Spark does is an error here, never a silent fallback."""
+"""Writer for all of these tests; anything that it cannot do like Spark is an error here, never a silent fallback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def skip_stock_only(stock_only: bool) -> None:
 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The only directory that the writer may write to."""
+    """Return the only directory that the writer may write to."""
     return tmp_path_factory.mktemp("written")
 
 
@@ -33,13 +33,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def writer(root: Path) -> Iterator[LocalWriter]:
     with LocalWriter(root, arguments=["--quota-bytes", str(256 << 20)]) as writer:
         yield writer
-        # pytest shows it when the test failed.
+        # pytest shows it if the test failed.
         print(writer.log())
 
 
 @pytest.fixture(autouse=True)
 def with_the_writer(spark: SparkSession, writer: LocalWriter) -> Iterator[None]:
-    """Every test writes through the writer, and leaves nothing in it."""
+    """Let every test write through the writer, and check that it leaves nothing there."""
     with runtime_confs(spark, {ENDPOINT: writer.tcp_endpoint, UNSUPPORTED: "fail"}):
         yield
     writer.becomes_empty()
@@ -47,7 +47,7 @@ def with_the_writer(spark: SparkSession, writer: LocalWriter) -> Iterator[None]:
 
 @pytest.fixture
 def place(root: Path, request: pytest.FixtureRequest) -> Path:
-    """A directory below the root for one test."""
+    """Make a directory below the root for one test."""
     directory: Path = root / request.node.name.translate(str.maketrans("[]/= ", "_____"))
     directory.mkdir()
     return directory

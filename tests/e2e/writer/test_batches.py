@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A columnar child is written as its batches lie there, unless something has to look at single rows; metrics tell."""
+"""A columnar child's batches are written as they are, unless something needs single rows; metrics show which."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import until
 from tests.support.writer import LocalWriter
 
 _ROWS = 3_000
-# Files begin and end inside of batches.
+# Files begin and end inside batches.
 _BATCHES = {
     "spark.sql.parquet.columnarReaderBatchSize": "700",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
@@ -50,7 +50,7 @@ def with_a_pool(spark: SparkSession, pool: LocalPool) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def scan(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
-    """Two files of numbers, texts with nulls, and lists."""
+    """Return a scan of two files of numbers, texts with nulls, and lists."""
     path = str(tmp_path_factory.mktemp("scanned") / "data")
     spark.range(0, _ROWS, 1, 2).select(
         "id",
@@ -61,7 +61,7 @@ def scan(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataF
 
 
 def _plan_of_last_write(spark: SparkSession) -> str:
-    """The plan of the query that Spark ran last."""
+    """Return the plan of the last query that Spark ran."""
     wait_for_listeners(spark)
     found = spark._jsparkSession.sharedState().statusStore().executionsList()
     last = max((found.apply(index) for index in range(found.size())), key=lambda execution: execution.executionId())

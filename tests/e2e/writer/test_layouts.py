@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark's own ways to lay out files, with files that the writer made: partitions, buckets, modes, tables, streams."""
+"""Spark's own file layouts, with files that the writer made: partitions, buckets, modes, tables, streams."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timestamps in ORC: who writes them is decided before the first row, and Spark reads what its own files hold."""
+"""Timestamps in ORC: Spark chooses the writer before the first row, and reads the same as from its own files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FILTERS = [
     "at BETWEEN {0}'1969-12-31 23:59:57.000001' AND {0}'1969-12-31 23:59:58.999'",
     "at > {0}'1969-12-31 23:59:59.001' AND at < {0}'1970-01-01 00:00:01'",
 ]
-# Around the seconds before 1970, where the fraction of a second is hard, and at both ends of Spark's range.
+# Values around the seconds before 1970, where fractions are hard, and at both ends of Spark's range.
 _HARD_MICROS = [
     -62_135_596_800 * _SECOND,
     -62_135_596_800 * _SECOND + 1,
@@ -34,7 +34,7 @@ _HARD_MICROS = [
 
 
 def _with_hard_values(spark: SparkSession, kind: str) -> DataFrame:
-    """Whole seconds since 2001, and in the middle of each partition some values that are hard to store."""
+    """Return whole seconds since 2001, with hard values in the middle of each partition."""
     hard = f"element_at(array({', '.join(f'{micros}L' for micros in _HARD_MICROS)}), int(id % {len(_HARD_MICROS)}) + 1)"
     micros = f"if(id % {_ROWS // 2} between 50000 and 55000, {hard}, 1000000000000000 + id * {_SECOND})"
     when = f"cast(timestamp_micros(if(id % 11 = 0, NULL, {micros})) as {kind})"
@@ -49,7 +49,7 @@ def _with_hard_values(spark: SparkSession, kind: str) -> DataFrame:
 
 
 def _rows_of(spark: SparkSession, written: Written) -> Any:
-    """The schema, how many rows there are, and a sum of the hashes of all rows."""
+    """Return the schema, the number of rows, and a sum of the hashes of all rows."""
     read = spark.read.orc(str(written.path))
     hashed = F.xxhash64("id", "at", "struct", "list", F.map_entries("map")).cast("decimal(38, 0)")
     ends = (F.min("at").cast("string"), F.max("at").cast("string"))
@@ -64,7 +64,7 @@ def _ids_where(spark: SparkSession, written: Written, condition: str) -> list[in
 def test_timestamps_before_1970_among_many_others_read_as_in_sparks_own_file(
     spark: SparkSession, place: Path, kind: str
 ) -> None:
-    # The zone of the JVM too, so that a filter names the second that was written.
+    # Also the JVM's zone, so that a filter names the second that was written.
     confs = {"spark.sql.session.timeZone": "UTC", "spark.sql.orc.filterPushdown": "true"}
     confs[UNSUPPORTED] = "local" if kind == "timestamp" else "fail"
     with runtime_confs(spark, confs):
@@ -96,7 +96,7 @@ def test_a_scan_with_timestamps_reaches_sparks_own_orc_writer(spark: SparkSessio
     spark.sql(f"SELECT timestamp_micros(col1) AS at FROM VALUES {micros}, (NULL)").write.parquet(str(place / "scanned"))
     with runtime_confs(spark, {UNSUPPORTED: "local"}):
         stock, ours = both(spark.read.parquet(str(place / "scanned")), place, "updraft-orc")
-    # Python has no year 0, which a time zone may make of the first of these.
+    # Python has no year 0, to which a time zone may move the first of these.
     read = [rows(spark.read.orc(str(written.path)).select(F.col("at").cast("string"))) for written in (ours, stock)]
     assert read[0] == read[1]
     assert len(read[0]) == len(_HARD_MICROS) + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An overwrite that the writer would not carry out fails before anything is deleted or run."""
+"""An overwrite that the writer would not carry out fails before it deletes or runs anything."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 
 @dataclass(frozen=True)
 class Table:
-    """A managed table of the numbers below ten, partitioned by parity, and a directory of its own for other writes."""
+    """Managed table of the numbers below ten, partitioned by parity, and a directory for other writes."""
 
     spark: SparkSession
     name: str
@@ -45,7 +45,7 @@ class Table:
         _numbers(self.spark, 10).write.format("updraft-parquet").save(str(self.directory))
 
     def state(self) -> object:
-        """Every file with its time of change, and what Spark reads."""
+        """Return every file with its modification time, and the rows that Spark reads."""
         self.spark.catalog.refreshTable(self.name)
         files = {path: path.stat().st_mtime_ns for path in self.place.rglob("*") if path.is_file()}
         read = self.spark.read.parquet(str(self.directory))
@@ -57,7 +57,7 @@ def _numbers(spark: SparkSession, count: int) -> DataFrame:
 
 
 def _grouped(spark: SparkSession) -> DataFrame:
-    """A new content whose query has a stage of its own before that of the files."""
+    """Return new content whose query has a stage before the one that writes files."""
     return _numbers(spark, 100).groupBy("odd").agg(F.count("id").alias("id")).select("id", "odd")
 
 
@@ -114,7 +114,7 @@ OVERWRITES = [
 
 @pytest.fixture
 def table(spark: SparkSession, place: Path) -> Iterator[Table]:
-    """A table in a database below the writer's root."""
+    """Create a table in a database below the writer's root."""
     spark.sql(f"CREATE DATABASE overwrites LOCATION '{place / 'database'}'")
     table = Table(spark, "overwrites.numbers", place)
     try:
@@ -126,7 +126,7 @@ def table(spark: SparkSession, place: Path) -> Iterator[Table]:
 
 @pytest.fixture(scope="module")
 def guarded(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWriter]:
-    """A writer that wants a token."""
+    """Start a writer that requires a token."""
     token = tmp_path_factory.mktemp("token") / "token"
     token.write_text("secret\n")
     with LocalWriter(root, arguments=["--token-file", str(token)]) as writer:
@@ -135,7 +135,7 @@ def guarded(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lo
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWriter]:
-    """A writer with another root."""
+    """Start a writer with another root."""
     with LocalWriter(tmp_path_factory.mktemp("elsewhere")) as writer:
         yield writer
 
@@ -144,7 +144,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWriter]
 def faults(
     pool: LocalPool, guarded: LocalWriter, elsewhere: LocalWriter, tmp_path: Path
 ) -> Mapping[str, Mapping[str, str]]:
-    """What the error says -> settings under which the writer would not write."""
+    """Return error messages -> settings with which the writer would not write."""
     guess = tmp_path / "token"
     guess.write_text("guessed")
     return {
@@ -157,7 +157,7 @@ def faults(
 
 @contextmanager
 def nothing_changes(table: Table, message: str) -> Iterator[None]:
-    """The block fails with the message, deletes nothing and starts no job."""
+    """Expect the block to fail with the message, delete nothing and start no job."""
     context, before, jobs = table.spark.sparkContext, table.state(), _jobs_of_overwrites(table.spark)
     context.setJobGroup("overwrites", "an overwrite that fails")
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions that send Delta's data files through a writer, without Delta: everything else runs, and the log says why."""
+"""Sessions without Delta that send Delta's data files through a writer: everything else runs, and the log says why."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer's tokens that are rotated while files are written: none fails."""
+"""Writer tokens that are rotated while files are written: no write fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_no_write_fails_while_tokens_are_rotated(spark: SparkSession, place: Pat
         try:
             for number in range(_ROTATIONS):
                 tokens.rotate()
-                # Its actions and its files need the token of this moment.
+                # Its actions and its files need the current token.
                 write(spark.range(1), place / f"after-{number}", "updraft-parquet")
         finally:
             rotated.set()

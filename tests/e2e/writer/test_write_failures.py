@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong while a file is written is said with the setting to look at, and nothing is left under the path."""
+"""Failures while a file is written name the setting to look at, and leave nothing under the path."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ROWS = 400_000
 
 
 def _failing(spark: SparkSession) -> DataFrame:
-    """Fails in its second task, when much has been sent already."""
+    """Return a frame that fails in its second task, after much has been sent."""
     text = F.sha1(F.col("id").cast("string"))
     broken = F.when(F.col("id") == _ROWS - 10, F.raise_error(F.lit("boom"))).otherwise(text)
     return spark.range(0, _ROWS, 1, 2).select("id", broken.alias("text"))
@@ -139,7 +139,7 @@ def test_a_writer_that_wants_a_token_is_answered_or_names_the_setting(
 
 @contextlib.contextmanager
 def _everything_reserved(writer: LocalWriter, path: Path) -> Iterator[None]:
-    """Another client has credit for the whole quota and does not use it."""
+    """Hold credit for the whole quota from another client that does not use it."""
     schema = pa.schema({"n": pa.int64()})
     command = WriteCommand(
         protocol_version=PROTOCOL_VERSION, path=str(path), delivery=Delivery.DELIVERY_DIRECT, parquet=ParquetOptions()

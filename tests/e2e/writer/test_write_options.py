@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark's options by Spark's names: codecs, row groups, calendars; what the writer lacks stays with Spark."""
+"""Spark's options by Spark's names: codecs, row groups, calendars; unsupported ones stay with Spark."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_what_the_writer_lacks_is_left_to_spark_with_the_reason_or_refused(
 
 def test_settings_are_options_of_a_single_write_too(spark: SparkSession, place: Path, tmp_path: Path) -> None:
     with runtime_confs(spark, {DELIVERY: "direct"}):
-        # Outside the writer's roots: only returned bytes get there.
+        # Outside the writer's roots, only returned bytes can be written.
         written = write(spark.range(5), tmp_path / "returned", "updraft-parquet", **{DELIVERY: "return"})
         with pytest.raises(FAILURES, match=r'spark\.updraft\.write\.delivery = "post": expected direct or return'):
             write(spark.range(5), place / "refused", "updraft-parquet", **{DELIVERY: "post"})

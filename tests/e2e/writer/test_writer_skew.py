@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connector works with writers of the release before and after, and a writer with such connectors."""
+"""A connector works with writers of the previous and the next release, and a writer with such connectors."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _RETURNED = {name: write for name, write in WRITES.items() if write.delivery == 
 
 
 def _as_the_next_release(method: str, sender: str, message: bytes) -> bytes:
-    """With a field more in each message of ours."""
+    """Return a message with an additional field in each of our messages."""
     if method != _EXCHANGE:
-        # What a writer answers to the question whether it would open a file is empty, and no message.
+        # A writer's answer to the question whether it would open a file is empty.
         if sender == SERVICE:
             return message
         asked = Action.FromString(message)
@@ -51,7 +51,7 @@ def _as_the_next_release(method: str, sender: str, message: bytes) -> bytes:
 
 
 def _record_of(name: str) -> list[RecordedCall]:
-    """The calls of one write: its exchange, and every other kind of call of the record."""
+    """Return the calls of one write: its exchange, and every other kind of call of the record."""
     calls = load(RECORD)
     exchanges = [call for call in calls if call.method == _EXCHANGE]
     assert len(exchanges) == len(WRITES)
@@ -68,7 +68,7 @@ def test_fields_and_events_that_a_later_release_adds_change_no_file(
     spark: SparkSession, writer: LocalWriter, place: Path, name: str
 ) -> None:
     write = WRITES[name]
-    # Events that this release does not know among them.
+    # Sends events that this release does not know in between.
     passing = Passing(writer.tcp_address, _as_the_next_release, between=[later_event()])
     with serving(passing) as address, runtime_confs(spark, {ENDPOINT: f"grpc://{address}", **write.confs}):
         write.run(spark, place / "files")
@@ -92,7 +92,7 @@ def test_refusals_of_a_later_release_are_refusals_still(
 @pytest.mark.parametrize("name", _RETURNED)
 def test_a_connector_reads_what_the_last_release_answered(spark: SparkSession, place: Path, name: str) -> None:
     write = WRITES[name]
-    # A writer says nothing before it was asked.
+    # A writer sends nothing before it is asked.
     replaying = Replaying(_record_of(name), answers=lambda _reply: True)
     with serving(replaying) as address, runtime_confs(spark, {ENDPOINT: f"grpc://{address}", **write.confs}):
         write.run(spark, place / "files")
@@ -113,7 +113,7 @@ def test_a_writer_answers_what_the_last_release_asked(writer: LocalWriter, place
 
 
 def _asked_again(address: str, recorded: RecordedCall, file: Path) -> list[bytes]:
-    """The replies to the same requests, each sent when the writer has given as much credit as before."""
+    """Return the replies to the same requests, each sent when the writer has given as much credit as before."""
     changed, received = Condition(), list[bytes]()
 
     def credit() -> int:
@@ -139,7 +139,7 @@ def _asked_again(address: str, recorded: RecordedCall, file: Path) -> list[bytes
 
 
 def _to(file: Path, message: bytes) -> bytes:
-    """A request of the record, for a file of this machine."""
+    """Return a recorded request with the path of a file on this machine."""
     data = FlightData.FromString(message)
     if data.flight_descriptor.cmd:
         command = WriteCommand.FromString(data.flight_descriptor.cmd)
@@ -153,7 +153,7 @@ def _metadata(reply: bytes) -> WriteReplyMetadata:
 
 
 def _told(replies: list[bytes]) -> tuple[int, int, int]:
-    """What the replies say that depends on the requests alone: credit, and the receipt's rows and batches."""
+    """Return what depends only on the requests: credit, and the receipt's rows and batches."""
     receipt = _metadata(replies[-1]).receipt
     return max(_metadata(reply).credit for reply in replies), receipt.rows, receipt.batches
 

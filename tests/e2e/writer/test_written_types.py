@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every type that Spark's own Parquet and ORC writers take is written as they write it."""
+"""The writer writes every type that Spark's own Parquet and ORC writers support, and in the same way."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.e2e.writer.written import Written, both
 from tests.support.spark import runtime_confs
 
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
-# Not of a file, or only of Spark's own writer: the guide's list.
+# Types that no file holds, or that only Spark's own writer writes: the guide's list.
 _NOT_THERE = {"void", "calendar_interval", "variant"}
 # Timestamps have tests of their own.
 _NOT_IN_ORC = {"time", "timestamp", "array_timestamp"}
 
 
 def _typed(spark: SparkSession, table: Path, without: set[str]) -> DataFrame:
-    """All shapes of the suite's table, each in a file of its own."""
+    """Return all shapes of the suite's table, each in a file of its own."""
     cases = [case for case in TYPE_CASES if case.name not in _NOT_THERE | without]
     columns = [F.expr(case.expression).alias(case.name) if case.expression else F.col(case.name) for case in cases]
     return spark.read.parquet(str(table)).select("id", *columns)
@@ -65,7 +65,7 @@ def test_orc_has_the_rows_and_schema_of_sparks_own(
 
 
 def _in_hexadecimal(spark: SparkSession, written: Written) -> list[tuple[object, ...]]:
-    """The rows in order, of text that Python could not read."""
+    """Return the rows in order, with texts in hexadecimal, because Python could not read them."""
     frame = spark.read.format(written.format).load(str(written.path))
     shown = frame.select(F.hex("few"), F.hex("many"), F.transform("l", F.hex))
     return [tuple(row) for row in shown.collect()]
@@ -73,7 +73,7 @@ def _in_hexadecimal(spark: SparkSession, written: Written) -> list[tuple[object,
 
 @pytest.mark.parametrize("format_name", ["updraft-parquet", "updraft-orc"])
 def test_text_that_is_not_utf_8_is_written_byte_by_byte(spark: SparkSession, place: Path, format_name: str) -> None:
-    # "Müller" and "Größe" in Latin-1, in columns that have a dictionary and that have none, alone and in lists.
+    # "Müller" and "Größe" in Latin-1, in columns with and without a dictionary, alone and in lists.
     text = "cast(X'{}' as string)".format
     frame = spark.range(0, 20_000, 1, 1).selectExpr(
         f"if(id % 2 = 0, {text('4DFC6C6C6572')}, {text('4772F6DF65')}) few",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies in a directory that Spark has written, in a form that two writers of the same rows share."""
+"""Contents of a directory that Spark has written, in a form that is equal for two writers of the same rows."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from pyspark.sql import types as T
 from tests.e2e.sides import canonical
 
 STOCK = {"updraft-parquet": "parquet", "updraft-orc": "orc"}
-# What PySpark raises for a write that fails: some of it has no class in Python.
+# Errors that PySpark raises for a failed write, some of which have no class in Python.
 FAILURES = (PySparkException, Py4JJavaError)
 _UNIQUE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
 class Written:
-    """A directory of Parquet or ORC files."""
+    """Directory of Parquet or ORC files."""
 
     path: Path
 
     def files(self) -> list[Path]:
-        """The data files."""
+        """Return the data files."""
         return sorted(path for path in self.path.rglob("part-*") if path.is_file())
 
     def layout(self) -> list[str]:
-        """Every file's path with the job's number left out; Hadoop's checksums are not there in every delivery."""
+        """Return every file's path without the job's number or Hadoop's checksums, which some deliveries lack."""
         paths = (path.relative_to(self.path) for path in self.path.rglob("*") if path.is_file())
         return sorted(_UNIQUE.sub("N", str(path)) for path in paths if path.suffix != ".crc")
 
     def rows(self, spark: SparkSession) -> list[str]:
-        """What Spark reads by its own format, sorted."""
+        """Return the rows that Spark reads with its own format, sorted."""
         return rows(spark.read.format(self.format).load(str(self.path)))
 
     def schema(self, spark: SparkSession) -> Any:
-        """What Spark takes for the schema."""
+        """Return the schema that Spark infers."""
         return spark.read.format(self.format).load(str(self.path)).schema
 
     @property
@@ -53,12 +53,12 @@ class Written:
         return self.files()[0].suffix.removeprefix(".")
 
     def footer(self) -> Mapping[str, str]:
-        """Spark's keys in a Parquet footer."""
+        """Return Spark's keys in a Parquet footer."""
         metadata = pq.read_metadata(self.files()[0]).metadata or {}
         return {key.decode(): value.decode() for key, value in metadata.items()}
 
     def columns(self) -> list[str]:
-        """The Parquet schema, column by column."""
+        """Return the Parquet schema, column by column."""
         schema = pq.ParquetFile(self.files()[0]).schema
         return [
             f"{c.path}: {c.physical_type} {c.logical_type} {c.max_definition_level} {c.max_repetition_level}"
@@ -66,18 +66,18 @@ class Written:
         ]
 
     def created_by(self) -> set[str]:
-        """Who encoded the Parquet files."""
+        """Return the creators that the Parquet files name."""
         return {pq.read_metadata(path).created_by for path in self.files()}
 
     def arrow_rows(self) -> list[str]:
-        """What pyarrow reads, file by file in order of name."""
+        """Return the rows that pyarrow reads, file by file in order of name."""
         tables = (pq.read_table(path, partitioning=None) for path in self.files())
         return [canonical(row) for table in tables for row in (str(table.schema.remove_metadata()), *table.to_pylist())]
 
 
 def rows(frame: DataFrame) -> list[str]:
-    """The rows in a form that tells NaN, -0.0 and types apart, sorted."""
-    # PySpark has no Python type for some of Spark's.
+    """Return the rows in a form that distinguishes NaN, -0.0 and types, sorted."""
+    # PySpark has no Python type for some of Spark's types.
     for field in frame.schema:
         if isinstance(field.dataType, T.YearMonthIntervalType):
             frame = frame.withColumn(field.name, F.col(field.name).cast("string"))
@@ -91,6 +91,6 @@ def write(frame: DataFrame, path: Path, format_name: str, **options: str) -> Wri
 
 
 def both(frame: DataFrame, place: Path, name: str = "updraft-parquet", **options: str) -> tuple[Written, Written]:
-    """The same frame by Spark's own format and by Updraft's."""
+    """Write the same frame with Spark's own format and with Updraft's."""
     stock = write(frame, place / "stock", STOCK[name], **options)
     return stock, write(frame, place / "updraft", name, **options)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make faults`: a table of named faults, what each client sees of them, and what becomes of the pool."""
+"""Table of named faults (`make faults`): what each client sees of them, and what becomes of the pool."""

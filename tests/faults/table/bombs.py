@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that take too much, leave things behind or cannot be stopped, and archives that are not what they seem."""
+"""Functions that take too much, leave things behind or cannot be stopped, and archives that are not what they claim."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SILENT = ("--worker-silence-seconds", "2")
 
 
 def rows() -> Iterator[Fault]:
-    """What functions do, by themselves and when their clients give up, and what clients upload."""
+    """Yield what functions do, alone and when their clients cancel, and what clients upload."""
     yield Fault("bomb-of-forks", _runs(hostile.forks), OK)
     yield Fault("bomb-of-threads", _runs(hostile.starts_threads), OK)
     yield Fault("bomb-of-memory-in-a-limit", _runs(hostile.takes_memory, limits=_LIMITED), _USER_ERROR)
@@ -47,7 +47,8 @@ def rows() -> Iterator[Fault]:
     for name, function in _ENDLESS.items():
         yield Fault(f"{name}-and-its-client-cancels", _cancelled(function), CANCELLED)
         yield Fault(f"{name}-beyond-the-deadline", _runs(function, timeout_seconds=_SHORT_SECONDS), DEADLINE)
-    # The two in C cannot lift the clock of their batch; of one that lifts it nobody hears, until it is silent too long.
+    # The two in C cannot lift their batch timer. A function that lifts it goes unnoticed until it has been silent too
+    # long.
     for name in ("c-code-sleeps-with-the-lock", "c-code-spins-with-the-lock"):
         yield Fault(f"{name}-beyond-the-batch-timeout", _ended(_ENDLESS[name]), DEADLINE, options=_TIMED)
     for name in ("function-catches-everything", "function-stops-its-worker", "c-code-sleeps-with-the-lock"):
@@ -82,7 +83,7 @@ def _runs(function: Callable[[Any], Any], **options: Any) -> Callable[[Scene], g
 
 
 def _ended(function: Callable[[Any], Any]) -> Callable[[Scene], grpc.StatusCode]:
-    """By the pool, not by the deadline that every call of the table has."""
+    """Let the pool end the call, rather than the deadline that every call of the table has."""
 
     def happens(scene: Scene) -> grpc.StatusCode:
         call = scene.call(function)
@@ -133,7 +134,7 @@ def _members(names: list[str]) -> bytes:
 
 
 def _sparse() -> bytes:
-    """Compressed zeros: 64 MiB in 64 KiB."""
+    """Return compressed zeros: 64 MiB in 64 KiB."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         member = tarfile.TarInfo("zeros")
@@ -143,7 +144,7 @@ def _sparse() -> bytes:
 
 
 def _unpacker_killed(scene: Scene) -> grpc.StatusCode:
-    """While it reads an archive with many members."""
+    """Kill the unpacker while it reads an archive with many members."""
     call = scene.call(noting(scene.notes), artifacts={"dir": _members([f"m{number}" for number in range(20_000)])})
     for process in until("there is an unpacker", lambda: _unpackers(scene)):
         process.kill()
@@ -170,12 +171,12 @@ def _upload_abandoned(scene: Scene) -> grpc.StatusCode:
 
 
 def _killed_as_a_group(scene: Scene) -> grpc.StatusCode:
-    """What a platform does to a container: everything at once."""
+    """Kill everything at once, as a platform does with a container."""
     call = scene.call(computing(scene.notes))
     call.send()
     scene.worker()
     members = scene.pool.members()
-    # What it finds already ended, as a worker whose pool is stopped may be, is ended.
+    # Some may already have ended, such as a worker whose pool is stopped.
     for act in (psutil.Process.suspend, psutil.Process.kill):
         for process in members:
             with contextlib.suppress(psutil.NoSuchProcess):

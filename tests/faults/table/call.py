@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An exchange that a test leads step by step, and the functions that it runs."""
+"""Exchange that a test leads step by step, and the functions that it runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_l
 
 
 class Call:
-    """A session function over batches of one row; replies are collected in the background."""
+    """Session function over batches of one row; replies are collected in the background."""
 
     def __init__(
         self,
@@ -41,9 +41,10 @@ class Call:
         timeout_seconds: float | None = HANG_SECONDS,
         is_lasting: bool = True,
     ) -> None:
-        """`artifacts` are archives by the names of their directories; `digests` what it says of them where it lies.
+        """Open the call.
 
-        Without an application (`is_lasting`) nobody comes back: what the function leaves goes with its worker.
+        `artifacts` maps names of directories to archives; `digests` overrides their announced digests. Without an
+        application (not `is_lasting`) the owner never returns: what the function leaves goes with its worker.
         """
         self.reply = Reply()
         self._kinds: list[str | None] = []
@@ -61,7 +62,7 @@ class Call:
         schema, self._row = ipc_parts(_ROW.schema, [_ROW])
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         command = scalar_arrow(function, StringType(), artifacts=listed, limits=limits)
-        # Exchanges of one task may have extra workers.
+        # A task of its own, because exchanges of one task may have extra workers.
         command.task.task_attempt_id = next(_tasks)
         if not is_lasting:
             command.task.owner.application_id = ""
@@ -82,42 +83,42 @@ class Call:
         return not self._reader.is_alive()
 
     def has(self, kind: str) -> bool:
-        """Whether a reply of this kind has come, or the call has ended without one."""
+        """Return whether a reply of this kind has come, or the call has ended without one."""
         return kind in self._kinds or self.is_over
 
     def wait_for(self, kind: str) -> None:
-        """Until a reply of this kind has come, or the call has ended without one."""
+        """Wait until a reply of this kind has come, or the call has ended without one."""
         until(f"the pool sends {kind}", lambda: self.has(kind))
 
     def send(self) -> None:
-        """One more batch."""
+        """Send one more batch."""
         self._asked += 1
         self._requests.put(numbered(*self._row, self._asked))
 
     def stop_reading(self) -> None:
-        """Take no reply until the end."""
+        """Take no more replies until the end."""
         self._may_read.clear()
 
     def hold_uploads(self) -> None:
-        """Send one part of every artifact that the pool asks for and no more until the end."""
+        """Send one part of every artifact that the pool asks for, and no more until the end."""
         self._may_upload.clear()
 
     def cancel(self) -> None:
-        """Give the call up."""
+        """Cancel the call."""
         self._call.cancel()
         self._go_on()
 
     def finish(self) -> grpc.StatusCode:
-        """End the call well if it still can; the status with which it ends."""
+        """Finish the call if that is still possible; return the status with which it ends."""
         self._go_on()
-        # What artifacts there are comes first.
+        # The artifacts come first.
         self.wait_for("admitted")
         self._requests.put(finishing(self._asked, self._asked))
         self._requests.put(None)
         return self.ended()
 
     def ended(self) -> grpc.StatusCode:
-        """The status with which the call ends by itself."""
+        """Return the status with which the call ends on its own."""
         self._go_on()
         self._reader.join(2 * HANG_SECONDS)
         assert self.is_over, "the call hangs"
@@ -126,7 +127,7 @@ class Call:
         return self.reply.code
 
     def answers(self) -> list[str]:
-        """What the function said to each row."""
+        """Return the function's answer to each row."""
         return [str(value) for batch in self.reply.batches() for value in batch.column(0).to_pylist()]
 
     def _go_on(self) -> None:

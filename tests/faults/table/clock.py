@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wall clock for the processes of one service alone, which a test puts off while they run."""
+"""Wall clock for the processes of a single service, which a test shifts while they run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 _SOURCE = Path(__file__).with_name("clock.c")
 _OFFSET = struct.Struct("l")
-# Read by every process of a service when its interpreter starts. A zygote inherits few variables, LD_PRELOAD not among
-# them: whoever was started without it starts itself once more.
+# Run by every process of a service when its interpreter starts. A zygote inherits few variables, and not LD_PRELOAD, so
+# a process without it restarts itself once.
 _PRELOAD = """
 import os, sys
 if os.environ.get("LD_PRELOAD") != {library!r}:
@@ -26,27 +26,27 @@ if os.environ.get("LD_PRELOAD") != {library!r}:
 
 
 class Clock:
-    """The wall clock of a service; the file says by how many seconds it is off."""
+    """Wall clock of a service; the file says by how many seconds it is off."""
 
     def __init__(self, offset: Path) -> None:
         self._offset = offset
         offset.write_bytes(_OFFSET.pack(0))
 
     def put_off(self, seconds: int) -> None:
-        """Let it jump to so many seconds after the machine's clock, or before it."""
-        # In place: the processes have mapped the file.
+        """Set the clock to this many seconds after the machine's clock, or before it if negative."""
+        # Written in place, because the processes have mapped the file.
         with self._offset.open("r+b") as offset:
             offset.write(_OFFSET.pack(seconds))
 
 
 def why_no_clock() -> str:
-    """Why this machine has none; empty where it has."""
+    """Return why this machine cannot shift clocks; empty if it can."""
     return "" if shutil.which("cc") else "a clock for a service alone needs a C compiler"
 
 
 @contextlib.contextmanager
 def off_clock(directory: Path) -> Iterator[Clock]:
-    """The clock of the service that is started within the block; its files lie in the directory."""
+    """Shift the clock of a service that is started within the block; the directory holds its files."""
     library, offset = directory / "clock.so", directory / "offset"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(_SOURCE), "-ldl"], check=True)
     packages = directory / "packages"

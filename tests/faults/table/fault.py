@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A row of the table: a named fault, what its client sees, and what becomes of the pool."""
+"""Row of the table: a named fault, what its client sees, and what becomes of the pool."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 OK = frozenset({grpc.StatusCode.OK})
 ABORTED = frozenset({grpc.StatusCode.ABORTED})
-"""Something of the exchange may have happened: Spark decides whether to try again."""
+"""Part of the exchange may have run, so Spark decides whether to retry."""
 UNAVAILABLE = frozenset({grpc.StatusCode.UNAVAILABLE})
-"""Nothing was done here, or the connection is gone: another pool can take it."""
+"""Nothing was done here, or the connection is lost, so another pool can take it."""
 CANCELLED = frozenset({grpc.StatusCode.CANCELLED})
 DEADLINE = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED})
 NO_CALL: frozenset[grpc.StatusCode] = frozenset()
@@ -29,7 +29,7 @@ NO_CALL: frozenset[grpc.StatusCode] = frozenset()
 
 
 class Pool(enum.Enum):
-    """What becomes of the pool."""
+    """Fate of the pool."""
 
     WHOLE = "whole"
     """It heals by itself."""
@@ -39,19 +39,19 @@ class Pool(enum.Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """One row: `happens` does it and returns the status with which the exchange ended, if one was open."""
+    """Row whose `happens` causes the fault and returns the status with which the exchange ended, if one was open."""
 
     name: str
     happens: Callable[[Scene], grpc.StatusCode | None]
     client: frozenset[grpc.StatusCode]
     pool: Pool = Pool.WHOLE
     options: tuple[str, ...] = ()
-    """Of the pool, beside those of every row."""
+    """Additional options of the pool."""
     constants: Mapping[str, object] = field(default_factory=dict)
-    """Of its code, with the row's values."""
+    """Constants in the pool's code, with the row's values."""
     make: Callable[..., LocalPool] = LocalPool
-    """Makes it."""
+    """Factory of the pool."""
     place: Callable[[Path], AbstractContextManager[Any]] = nullcontext
-    """What the pool stands in, made around the directory that will hold its runtime directory."""
+    """Environment of the pool, made around the directory that will hold its runtime directory."""
     needs: Callable[[], str] = str
-    """Why the fault cannot be had on this machine; empty where it can."""
+    """Function that returns why this machine cannot have the fault; empty if it can."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that take more than they should, or that nobody can interrupt. They travel whole."""
+"""Functions that take more than they should, or that cannot be interrupted. They are pickled by value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.faults.table.functions import well
 
 
 def forks(column: Any) -> Any:
-    """Children that wait, as many as the machine gives up to a bound that spares it."""
+    """Fork waiting children, as many as the machine allows up to a bound that spares it."""
     import os
     import signal
 
@@ -24,7 +24,7 @@ def forks(column: Any) -> Any:
 
 
 def daemons(column: Any) -> Any:
-    """Children of children in sessions of their own, which nobody waits for."""
+    """Fork children of children in sessions of their own, without waiting for them."""
     import os
     import signal
 
@@ -41,7 +41,7 @@ def daemons(column: Any) -> Any:
 
 
 def programs(column: Any) -> Any:
-    """Programs in the background."""
+    """Start programs in the background."""
     import subprocess
 
     for _ in range(10):
@@ -50,14 +50,14 @@ def programs(column: Any) -> Any:
 
 
 def takes_memory(column: Any) -> Any:
-    """More than its limit."""
+    """Take more memory than the limit."""
     taken = [bytearray(64 << 20) for _ in range(1000)]
     assert taken
     return well(column)
 
 
 def takes_memory_and_dies(_: Any) -> Any:
-    """What the kernel does when a container is out of memory."""
+    """End the process as the kernel does when a container is out of memory."""
     import os
     import signal
 
@@ -67,7 +67,7 @@ def takes_memory_and_dies(_: Any) -> Any:
 
 
 def prints(column: Any) -> Any:
-    """Lines without end, and a line without end."""
+    """Print endless lines, and one endless line."""
     import sys
 
     for _ in range(20_000):
@@ -78,14 +78,14 @@ def prints(column: Any) -> Any:
 
 
 def answers_too_much(column: Any) -> Any:
-    """A batch beyond the largest message."""
+    """Return a batch larger than the largest message."""
     import pyarrow as pa
 
     return pa.array(["x" * (80 << 20)] * len(column))
 
 
 def opens_files(column: Any) -> Any:
-    """Descriptors until there are none, left open."""
+    """Open descriptors until none are left, and leave them open."""
     import builtins
     import os
 
@@ -102,7 +102,7 @@ def opens_files(column: Any) -> Any:
 
 
 def starts_threads(column: Any) -> Any:
-    """Threads that never end."""
+    """Start threads that never end."""
     import threading
 
     for _ in range(200):
@@ -111,7 +111,7 @@ def starts_threads(column: Any) -> Any:
 
 
 def fills_scratch(column: Any) -> Any:
-    """Its scratch directory until there is no room; the file is left."""
+    """Fill the scratch directory, and leave the file."""
     import errno
     import os
     import tempfile
@@ -128,7 +128,7 @@ def fills_scratch(column: Any) -> Any:
 
 
 def leaves_files(column: Any) -> Any:
-    """Many small files in its scratch directory."""
+    """Leave many small files in the scratch directory."""
     import tempfile
 
     for _ in range(1000):
@@ -137,21 +137,21 @@ def leaves_files(column: Any) -> Any:
 
 
 def exits(_: Any) -> Any:
-    """Ends its process without a word."""
+    """End the process without a word."""
     import os
 
     os._exit(0)
 
 
 def overflows_the_stack(_: Any) -> Any:
-    """A segmentation fault of C code."""
+    """Overflow the stack in C code, which is a segmentation fault."""
     import ctypes
 
     return ctypes.string_at(0)
 
 
 def closes_everything(column: Any) -> Any:
-    """Its descriptors, the worker's own among them."""
+    """Close all descriptors, including the worker's own."""
     import os
 
     os.closerange(0, 256)
@@ -159,7 +159,7 @@ def closes_everything(column: Any) -> Any:
 
 
 def held_in_c(seconds: int) -> Callable[[Any], Any]:
-    """C code that sleeps and keeps the interpreter's lock."""
+    """Return a function that sleeps in C code and holds the interpreter lock."""
 
     def holds(column: Any) -> Any:
         import ctypes
@@ -171,12 +171,12 @@ def held_in_c(seconds: int) -> Callable[[Any], Any]:
 
 
 def spins_in_c(_: Any) -> Any:
-    """C code that computes for ever and keeps the interpreter's lock; no handler of Python's ever runs."""
+    """Compute forever in C code and hold the interpreter lock; Python's signal handlers never run."""
     return sum(iter(int, 1))
 
 
 def catches_everything(_: Any) -> Any:
-    """Ignores every signal that it can, and every exception."""
+    """Ignore every signal that can be ignored, and every exception."""
     import signal
     import time
 
@@ -190,7 +190,7 @@ def catches_everything(_: Any) -> Any:
 
 
 def stops_itself(_: Any) -> Any:
-    """Is stopped, as by a debugger."""
+    """Stop this process, as a debugger would."""
     import os
     import signal
 
@@ -199,7 +199,7 @@ def stops_itself(_: Any) -> Any:
 
 
 def tells_the_time(column: Any) -> Any:
-    """What the wall clock of its worker says."""
+    """Return the wall clock of the worker."""
     import time
 
     import pyarrow as pa

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network namespace with one cable to this machine, whose packets can be lost."""
+"""Network namespace with one cable to this machine, whose packets can be lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOBODY = "02:00:00:00:00:01"
 
 
 def why_not() -> str:
-    """Why this machine makes no network namespace; empty where it does."""
+    """Return why this machine cannot make a network namespace; empty if it can."""
     if os.getuid() != 0:
         return "a network namespace needs root"
     if shutil.which("ip") is None:
@@ -32,13 +32,13 @@ def why_not() -> str:
 
 
 class Namespace:
-    """Context manager; `connected` makes connections that come out of the namespace."""
+    """Network namespace; a context manager. `connected` makes connections from inside it."""
 
     POOL_HOST: ClassVar[str] = "10.213.77.1"
     _CLIENT_HOST = "10.213.77.2"
 
     def connected(self, address: str) -> socket.socket:
-        """A connection from the namespace; a thread of its own enters it, because a thread cannot always leave."""
+        """Connect from the namespace, in a separate thread, because a thread cannot always leave a namespace."""
         host, _, port = address.rpartition(":")
         made: list[socket.socket] = []
 
@@ -57,7 +57,7 @@ class Namespace:
         return made[0]
 
     def lose_everything(self) -> None:
-        """From now on, packets of both sides go to a machine that is not there."""
+        """Send the packets of both sides to a machine that does not exist, from now on."""
         _ip("neighbour", "replace", self._CLIENT_HOST, "lladdr", _NOBODY, "nud", "permanent", "dev", _OUTER)
         inner = ("neighbour", "replace", self.POOL_HOST, "lladdr", _NOBODY, "nud", "permanent", "dev", _INNER)
         _ip("-netns", _NAME, *inner)
@@ -77,7 +77,7 @@ class Namespace:
 
     def __exit__(self, *_: object) -> None:
         _ip("netns", "delete", _NAME)
-        # With the other end of its cable this one goes too, but not at once.
+        # Deleting the namespace also removes this end of the cable, but not at once.
         subprocess.run(["ip", "link", "delete", _OUTER], capture_output=True, check=False)
 
 

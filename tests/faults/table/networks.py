@@ -18,13 +18,13 @@ from tests.support.flight import pool_status
 from tests.support.waiting import until
 
 _REPLY_BYTES = 8 << 20
-# A pool that soon asks silent connections whether they live.
+# A pool that soon sends keepalives over silent connections.
 _ATTENTIVE = {"updraft.service.listeners.KEEPALIVE_SECONDS": 10.0}
 _SHORT_SECONDS = 5.0
 
 
 def rows() -> Iterator[Fault]:
-    """Each by the proxy, and the black holes by a network namespace too."""
+    """Yield each fault with the proxy, and the black holes also with a network namespace."""
     yield Fault("network-slow", _slow(delay_seconds=0.05, piece_bytes=1 << 16), OK)
     yield Fault("network-in-tiny-pieces", _slow(delay_seconds=0.001, piece_bytes=7), OK)
     for name, cut in _CUTS.items():
@@ -106,7 +106,7 @@ def _cut(cut: Callable[[Proxy], None], begin: Callable[[Scene, str], Call]) -> C
 
 
 def _half_open(begin: Callable[[Scene, str], Call]) -> Callable[[Scene], grpc.StatusCode]:
-    """Neither side hears again from the other, and no connection ends until the pool has given up."""
+    """Keep both sides from hearing each other, and every connection open until the pool has given up."""
 
     def happens(scene: Scene) -> grpc.StatusCode:
         with Proxy(scene.pool.tcp_address) as proxy:
@@ -121,7 +121,7 @@ def _half_open(begin: Callable[[Scene, str], Call]) -> Callable[[Scene], grpc.St
 
 
 def _black_hole(begin: Callable[[Scene, str], Call]) -> Callable[[Scene], grpc.StatusCode]:
-    """The same with the kernel's own packets: none arrives, of acknowledgements neither."""
+    """Lose all packets of the kernel too, including acknowledgments."""
 
     def happens(scene: Scene) -> grpc.StatusCode:
         space = scene.place
@@ -155,7 +155,7 @@ def _silent_connections(scene: Scene) -> grpc.StatusCode:
     call = scene.call(well)
     call.send()
     code = call.finish()
-    # The pool closes them; their own ends stay open until it has.
+    # The pool closes them; the client's ends stay open until then.
     for one in silent:
         one.settimeout(30)
         while one.recv(4096):

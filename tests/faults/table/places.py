@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools in bad places: on a full disk, with a log that takes nothing, under clocks that jump."""
+"""Pools in bad places: on a full disk, with a log that cannot be written, under clocks that jump."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.pool import LocalPool
 
 _SMALL_DISK = "16m"
 _DAY_SECONDS = 86_400
-# Long enough for whatever the pool does every second.
+# Long enough for everything that the pool does every second.
 _TURN_SECONDS = 2.0
 # More than the first batch needs to reach its function.
 _DEADLINE_SECONDS = 6.0
@@ -33,7 +33,7 @@ _NO_ROOM = frozenset({grpc.StatusCode.UNAVAILABLE})
 
 
 class _UnreadPool(LocalPool):
-    """Its log goes where nothing can be read."""
+    """Pool whose log cannot be read."""
 
     def log(self) -> str:
         return ""
@@ -41,16 +41,16 @@ class _UnreadPool(LocalPool):
 
 @dataclass(frozen=True)
 class Place:
-    """Around a pool."""
+    """Environment of a pool."""
 
     log: Path | None = None
-    """Where it writes its log."""
+    """Path of its log."""
     clock: Clock | None = None
-    """Its wall clock."""
+    """Wall clock of the pool."""
 
 
 def rows() -> Iterator[Fault]:
-    """Disks, logs and clocks."""
+    """Yield disks, logs and clocks."""
     yield Fault("disk-filled-by-a-function", _runs(hostile.fills_scratch), OK, place=_small_disk, needs=why_no_mount)
     yield Fault(
         "disk-full-when-an-artifact-arrives", _uploads(32 << 20), _NO_ROOM, place=_small_disk, needs=why_no_mount
@@ -94,7 +94,7 @@ def _jumps_idle(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
         call = scene.call(hostile.tells_the_time)
         call.send()
         code = call.finish()
-        # Otherwise nothing has jumped.
+        # Proves that the clock has jumped.
         assert abs(float(call.answers()[0]) - time.time() - seconds) < 60
         return code
 
@@ -102,7 +102,7 @@ def _jumps_idle(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
 
 
 def _jumps_computing(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
-    """Long before the call's deadline, which a jump ahead does not bring forward."""
+    """Jump long before the call's deadline; a jump ahead must not bring it forward."""
 
     def happens(scene: Scene) -> grpc.StatusCode:
         call = scene.call(computing(scene.notes))
@@ -117,7 +117,7 @@ def _jumps_computing(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
 
 
 def _jumps_before_the_deadline(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
-    """The clock of the pool can neither hold off the client's deadline nor bring it forward."""
+    """Jump before the client's deadline; the pool's clock must not move it."""
 
     def happens(scene: Scene) -> grpc.StatusCode:
         began_seconds = time.monotonic()
@@ -126,7 +126,7 @@ def _jumps_before_the_deadline(seconds: int) -> Callable[[Scene], grpc.StatusCod
         scene.victims.append(scene.worker())
         scene.place.clock.put_off(seconds)
         code = call.ended()
-        # By a clock that a day is missing from, it would have ended at once.
+        # With a clock that jumped a day it would have ended at once.
         assert time.monotonic() - began_seconds >= _DEADLINE_SECONDS
         return code
 
@@ -145,7 +145,7 @@ def _swings(scene: Scene) -> grpc.StatusCode:
 
 
 def _pauses(scene: Scene) -> grpc.StatusCode:
-    """All processes at once, for longer than a heartbeat may be missing, as when a machine is moved."""
+    """Suspend all processes for longer than a heartbeat may be missing, as when a machine is migrated."""
     call = scene.call(computing(scene.notes), timeout_seconds=None)
     call.send()
     scene.worker()
@@ -174,12 +174,12 @@ def _full_log(_: Path) -> Iterator[Place]:
 def _unread_log(directory: Path) -> Iterator[Place]:
     pipe = directory / "log"
     os.mkfifo(pipe)
-    # Both ends: whoever opens a pipe that nobody reads waits for a reader.
+    # Both ends, because opening a pipe without a reader blocks.
     number = os.open(pipe, os.O_RDWR)
     try:
         yield Place(log=pipe)
     finally:
-        # What is stopped now may have to say something.
+        # Stopped processes may still write to the log.
         threading.Thread(target=os.close, args=(number,)).start()
 
 

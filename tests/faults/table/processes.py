@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each process of a pool gets each signal in each phase of an exchange in which that is something else."""
+"""Signals to each process of a pool, in each phase of an exchange in which the outcome differs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.support.flight import pool_status
 from tests.support.waiting import until
 
 REPLY_BYTES = 32 << 20
-# Longer than a pool takes for a glance at its processes, shorter than it waits for one that is stuck.
+# Longer than the pause between a pool's looks at its processes, shorter than its patience with a stuck one.
 _STOPPED_SECONDS = 1.0
 
 
 @dataclass
 class Open:
-    """An exchange in some phase."""
+    """Exchange in some phase."""
 
     call: Call | None = None
     worker: psutil.Process | None = None
@@ -37,7 +37,7 @@ class Open:
 
 
 def archive(size_bytes: int) -> bytes:
-    """A tar archive with one file of this size."""
+    """Return a tar archive with one file of this size."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         member = tarfile.TarInfo("data")
@@ -137,7 +137,7 @@ SIGNALS: dict[signal.Signals, tuple[str, ...]] = {
 
 
 def rows() -> Iterator[Fault]:
-    """Victim x phase x signal."""
+    """Yield victim x phase x signal."""
     for number, phases in SIGNALS.items():
         for phase in phases:
             for victim in _VICTIMS:
@@ -149,7 +149,7 @@ def rows() -> Iterator[Fault]:
 def _expected(victim: str, phase: str, number: signal.Signals) -> tuple[frozenset[grpc.StatusCode], Pool]:
     draining = phase == "draining"
     deadly = number in _DEADLY
-    # SIGTERM to the supervisor or the front drains the pool: what runs is finished.
+    # SIGTERM to the supervisor or the front drains the pool, which finishes running exchanges.
     ends = victim in ("supervisor", "front") and number == signal.SIGTERM
     ends = ends or draining or (victim == "supervisor" and deadly)
     pool = Pool.GONE if ends else Pool.WHOLE
@@ -157,10 +157,10 @@ def _expected(victim: str, phase: str, number: signal.Signals) -> tuple[frozense
         return NO_CALL, pool
     if deadly and victim in ("front", "supervisor"):
         return UNAVAILABLE, pool
-    # Asked once more, a supervisor does not wait for what runs.
+    # At a second SIGTERM, a supervisor does not wait for running exchanges.
     if draining and victim == "supervisor" and number == signal.SIGTERM:
         return UNAVAILABLE, pool
-    # Of these two phases nobody knows the worker, or nobody has one yet; a waiting exchange gets another.
+    # In these two phases the exchange has no worker yet, or does not depend on one; a waiting exchange gets another.
     if deadly and victim == "worker" and phase not in ("waiting", "uploading"):
         return ABORTED, pool
     if victim == "worker" and number == signal.SIGTERM:
@@ -174,12 +174,12 @@ def _signalled(victim: str, phase: str, number: signal.Signals) -> Callable[[Sce
         process = _process(scene, victim, found)
         process.send_signal(number)
         if number == signal.SIGSTOP:
-            # How long the fault lasts.
+            # Duration of the fault.
             time.sleep(_STOPPED_SECONDS)
             process.resume()
         elif number in _DEADLY:
             scene.victims.append(process)
-            # A worker without an exchange is stopped, and ends of other signals than SIGKILL once it goes on.
+            # A worker without an exchange is stopped, so signals other than SIGKILL end it only once it continues.
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
             until("the victim has ended", lambda: _ended(process))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TCP proxy between client and pool that can be slow, cut connections, close half of them and swallow everything."""
+"""TCP proxy between client and pool that can be slow, cut connections, half-close them and drop everything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINGER_ZERO = struct.pack("ii", 1, 0)
 
 
 class Proxy:
-    """Context manager; `connect` makes the connections to the pool."""
+    """Proxy; a context manager. `connect` makes connections to the pool."""
 
     def __init__(self, address: str, connect: Callable[[str], socket.socket] | None = None) -> None:
         self._target = address
@@ -45,13 +45,13 @@ class Proxy:
                 one.shutdown(socket.SHUT_RDWR)
 
     def close_towards_pool(self) -> None:
-        """Tell the pool that no more will come, and go on passing on what it says."""
+        """Tell the pool that no more data will come, and keep forwarding its replies."""
         for _, server in self._pairs:
             with contextlib.suppress(OSError):
                 server.shutdown(socket.SHUT_WR)
 
     def close_towards_client(self) -> None:
-        """Tell the client that no more will come, and go on passing on what it says."""
+        """Tell the client that no more data will come, and keep forwarding what it sends."""
         for client, _ in self._pairs:
             with contextlib.suppress(OSError):
                 client.shutdown(socket.SHUT_WR)
@@ -85,7 +85,7 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A listener that is only closed goes on accepting once.
+        # Without the shutdown, a closed listener accepts one more connection.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool to which a fault happens, and what has to be true of it afterwards."""
+"""Pool to which a fault happens, and the conditions that must hold afterwards."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.support.waiting import until
 
 _GOOD_EXCHANGES = 3
 _ARCHIVE = bytes(10_240)
-"""A tar archive without members."""
+"""Tar archive without members."""
 _GOOD = grpc.StatusCode.OK
 
 
 class Scene:
-    """Context manager around a pool that has served three good exchanges; `notes` is where functions may write."""
+    """Pool that has served three good exchanges; a context manager. Functions may write to the directory `notes`."""
 
     def __init__(self, notes: Path, fault: Fault) -> None:
         self.notes = notes
@@ -37,7 +37,7 @@ class Scene:
         """What the fault's `place` gave."""
         self._make_place = fault.place
         self._cleared = contextlib.ExitStack()
-        # Not pytest's directory: the path of a Unix socket has to be short.
+        # Unlike pytest's, short enough for the path of a Unix socket.
         self.runtime = Path(tempfile.mkdtemp(prefix="updraft-faults-"))
         arguments = ["--fresh-workers", "0", "--runtime-directory", str(self.runtime / "pool"), *fault.options]
         self.pool = fault.make(workers=WORKERS, notes=notes, arguments=arguments, constants=fault.constants)
@@ -68,21 +68,21 @@ class Scene:
         shutil.rmtree(self.runtime, ignore_errors=True)
 
     def call(self, function: Callable[[Any], Any], **options: Any) -> Call:
-        """An exchange with the pool."""
+        """Open an exchange with the pool."""
         return Call(self.pool.tcp_address, function, **options)
 
     def go(self) -> None:
-        """Let functions go on that wait."""
+        """Let waiting functions continue."""
         (self.notes / "go").touch()
 
     def worker(self, directory: Path | None = None) -> psutil.Process:
-        """The worker whose function has said that it is where the test wants it."""
+        """Return the worker whose function has reached the point that the test wants."""
         note = (directory or self.notes) / "reached"
         until("the function is where it waits", note.exists)
         return psutil.Process(int(note.read_text()))
 
     def serve_good_exchanges(self) -> None:
-        """Three exchanges with right answers."""
+        """Run three exchanges and check their answers."""
         for _ in range(_GOOD_EXCHANGES):
             call = self.call(well)
             call.send()
@@ -90,18 +90,18 @@ class Scene:
             assert call.answers() == ["well"]
 
     def wait_until_whole(self) -> None:
-        """Until what was killed is gone and the pool has its processes."""
+        """Wait until the killed processes are gone and the pool has its processes."""
         until("what was killed has ended", lambda: not any(map(_lives, self.victims)))
         until("the pool is whole", lambda: is_whole(self.pool, WORKERS))
 
     def start_again(self) -> None:
-        """Once every process has ended, start the pool as its platform would."""
+        """Start the pool as its platform would, once every process has ended."""
         wait_until_gone(self._family, self._addresses)
         self.pool.start_again()
         until("the pool is whole", lambda: is_whole(self.pool, WORKERS))
 
     def is_as_before(self) -> None:
-        """Everything that the fault took is given back; a TimeoutError names what is not."""
+        """Check that everything that the fault took is given back; the error names what is not."""
         excess: list[str] = ["never asked"]
 
         def nothing_more() -> bool:
@@ -119,7 +119,7 @@ class Scene:
 
     def _become_familiar(self) -> None:
         until("the pool is whole", lambda: is_whole(self.pool, WORKERS))
-        # What is opened or imported once is no leak: an artifact too, and in every worker.
+        # Opening or importing something once is not a leak, so each worker first does so, with an artifact.
         open_calls = [self.call(well, artifacts={"familiar": _ARCHIVE}) for _ in range(WORKERS)]
         for call in open_calls:
             call.wait_for("admitted")
@@ -132,7 +132,7 @@ class Scene:
             held = held_by(self.pool, self.runtime)
             looks.append(held)
             resting = dict.fromkeys(held.counters, 0) | {"idle": WORKERS}
-            # A helper of the zygote that was forked just now has no name of its own, and counts as a process.
+            # A newly forked helper of the zygote still has the zygote's name, and counts as a process.
             settled = len(looks) > 1 and looks[-2].processes == held.processes
             return held if settled and held.counters == resting and not held.artifacts.on_their_way else None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool holds: counters, processes, descriptors, memory, scratch files; and when it holds no more than before."""
+"""Resources of a pool (counters, processes, descriptors, memory, scratch files), compared with those before a fault."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from tests.support.flight import pool_status
 from tests.support.pool import LocalPool
 
 MEMORY_TOLERANCE_BYTES = 48 << 20
-"""What an allocator may keep of the largest message of the table, 32 MiB, and of three good exchanges."""
+"""Memory that an allocator may keep of the table's largest message, 32 MiB, and of three good exchanges."""
 
 _ROUNDED_BYTES = 64 << 10
-"""What the store counts for an artifact beside its bytes, and the sizes of directories."""
+"""Bytes that the store counts for an artifact besides its content, and for directories."""
 
 
 @dataclass(frozen=True)
 class Artifacts:
-    """A cache, which may have kept more than before; what it says that it has, has to be there."""
+    """Cache, which may hold more than before; the bytes it reports must be on disk."""
 
     told_bytes: int
     disk_bytes: int
     on_their_way: int
-    """Files that arrive, or wait for their removal."""
+    """Files that are arriving or waiting for removal."""
 
     def excess(self, before: Artifacts) -> list[str]:
-        """What is held for nothing."""
+        """Return what the store holds without use."""
         more_bytes = (self.told_bytes - before.told_bytes) - (self.disk_bytes - before.disk_bytes)
         found = [f"room of {more_bytes} bytes for no artifact"] if more_bytes > _ROUNDED_BYTES else []
         return found + ([f"{self.on_their_way} artifacts on their way"] if self.on_their_way else [])
@@ -40,18 +40,18 @@ class Artifacts:
 
 @dataclass(frozen=True)
 class Held:
-    """What a pool at rest holds."""
+    """Resources that a pool at rest holds."""
 
     counters: dict[str, int]
     processes: int
     descriptors: dict[str, int]
-    """Of the processes that let this user count them: those that nobody may look into tell root alone."""
+    """Descriptors of the processes that let this user count them; only root may look into the others."""
     resident_bytes: dict[str, int]
     scratch_directories: int
     artifacts: Artifacts
 
     def excess(self, before: Held) -> list[str]:
-        """What is more, or other, than it was."""
+        """Return what has grown or changed."""
         found = []
         if self.counters != before.counters:
             found.append(f"counters {self.counters}, not {before.counters}")
@@ -70,14 +70,14 @@ class Held:
 
 
 def held_by(pool: LocalPool, runtime: Path) -> Held:
-    """What the pool holds now; psutil.Error or an error of the connection while it is not whole."""
+    """Return what the pool holds now; raise psutil.Error or a connection error if it is not whole."""
     roles = {"supervisor": psutil.Process(pool.pid), "zygote": pool.zygote(), "front": pool.front()}
     living = {role: process for role, process in roles.items() if process is not None}
     status = pool_status(pool.tcp_address)
     told = json.loads(pool.page("/status.json")[0])
     metrics = _metrics(pool)
     members = pool.members()
-    # It measures as long as there are files in a worker's scratch directory, and an owner may leave some there.
+    # The meter runs as long as a worker's scratch directory has files, which an owner may leave there.
     meters = sum(process.name() == "updraft-meter" for process in members)
     descriptors = _descriptors(living)
     if "zygote" in descriptors:
@@ -102,7 +102,7 @@ def held_by(pool: LocalPool, runtime: Path) -> Held:
 
 
 def _metrics(pool: LocalPool) -> dict[str, float]:
-    """Those without labels."""
+    """Return the metrics without labels."""
     found = re.findall(r"^(\w+) (\S+)$", pool.page("/metrics")[0], re.MULTILINE)
     return {name: float(value) for name, value in found}
 
@@ -122,7 +122,7 @@ def _descriptors(processes: Mapping[str, psutil.Process]) -> dict[str, int]:
 
 
 def _scratch_directories(runtime: Path) -> int:
-    """A worker's lives as long as it does, whatever its owner left there; artifacts are a cache and may stay."""
+    """Count scratch directories: a worker's lives as long as the worker, whatever its owner left there."""
     scratches = [path for scratch in runtime.rglob("scratch") for path in scratch.iterdir()]
-    # Where what is being removed waits: as many as are in it.
+    # The trash counts as many as it contains.
     return sum(len(list(path.iterdir())) if path.name == ".trash" else 1 for path in scratches)

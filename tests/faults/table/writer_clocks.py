@@ -16,13 +16,13 @@ from tests.support.waiting import until
 from updraft.errors import DeadlineError
 
 _JUMPS = {"a-day-ahead": 86_400, "a-day-back": -86_400, "to-1970": -int(time.time())}
-# Long enough for whatever the writer does every second.
+# Long enough for everything that the writer does every second.
 _TURN_SECONDS = 2.0
 _DEADLINE_SECONDS = 4.0
 
 
 def rows() -> Iterator[WriterFault]:
-    """Jumps with no file open, while one is written, and before its deadline."""
+    """Yield jumps with no file open, while one is written, and before its deadline."""
     for name, seconds in _JUMPS.items():
         yield _row(f"writer-clock-jumps-{name}-idle", _jumps_idle(seconds), published=True)
         yield _row(f"writer-clock-jumps-{name}-writing", _jumps_writing(seconds), published=True)
@@ -46,14 +46,14 @@ def _jumps_idle(seconds: int) -> Callable[[WriterScene], None]:
         scene.place.put_off(seconds)
         time.sleep(_TURN_SECONDS)
         scene.write()
-        # Otherwise nothing has jumped.
+        # Proves that the clock has jumped.
         until("the log has a line by the clock that is off", lambda: abs(_told(scene) - time.time() - seconds) < 60)
 
     return happens
 
 
 def _told(scene: WriterScene) -> float:
-    """When the last line of the log was written, as the writer says."""
+    """Return the time of the last log line, by the writer's clock."""
     lines = [line for line in scene.writer.log().splitlines() if line.startswith("{")]
     return dt.datetime.fromisoformat(json.loads(lines[-1])["timestamp"]).timestamp()
 
@@ -80,7 +80,7 @@ def _jumps_before_the_deadline(seconds: int) -> Callable[[WriterScene], None]:
                     file.write(TABLE)
                     time.sleep(0.1)
         finally:
-            # By a clock that a day is missing from, it would have ended at once.
+            # With a clock that jumped a day it would have ended at once.
             assert time.monotonic() - began_seconds >= _DEADLINE_SECONDS
 
     return happens
@@ -96,6 +96,6 @@ def _swings(scene: WriterScene) -> None:
 
 @contextlib.contextmanager
 def _clock(root: Path) -> Iterator[Clock]:
-    # Not below the root: a clock is no file of a table.
+    # Outside the root, because the clock's files do not belong to a table.
     with off_clock(root.parent) as clock:
         yield clock

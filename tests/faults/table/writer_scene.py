@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writer to which a fault happens, and what has to be true of it and of its files afterwards."""
+"""Writer to which a fault happens, and the conditions that must hold for it and its files afterwards."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ _GOOD_FILES = 3
 
 @dataclass(frozen=True)
 class WriterFault:
-    """One row: `happens` does it, and raises what the client of a file sees."""
+    """Row whose `happens` causes the fault and raises the error that the client of a file sees."""
 
     name: str
     happens: Callable[[WriterScene], None]
     client: type[UpdraftError] | None = None
-    """What the client is told; None: it has its receipt, or no file was open."""
+    """Error that the client gets; None: it has its receipt, or no file was open."""
     published: bool | None = None
-    """Whether there is a file afterwards; None: the fault has no file, or both may be."""
+    """Whether the file exists afterwards; None: the fault has no file, or both are allowed."""
     unfinished: int = 0
-    """How many hidden files stay: a writer that is killed cannot remove what it had not finished."""
+    """Number of remaining hidden files: a killed writer cannot remove its unfinished file."""
     starts_again: bool = False
-    """Whether the writer ends, and its platform starts it again."""
+    """Whether the writer ends and its platform starts it again."""
     heals: bool = False
-    """Whether the process that clients connect to ends, and another is started."""
+    """Whether the process that clients connect to ends and is replaced."""
     receivers: int = 0
-    """How many processes receive; 0: the one that encodes receives as well."""
+    """Number of receivers; 0: the process that encodes also receives."""
     place: Callable[[Path], AbstractContextManager[Any]] = nullcontext
-    """What its root lies in."""
+    """Environment of its root."""
     needs: Callable[[], str] = str
-    """Why the fault cannot be had on this machine; empty where it can."""
+    """Function that returns why this machine cannot have the fault; empty if it can."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class _Held:
 
 
 class WriterScene:
-    """Context manager around a writer that has written three good files, and whose system calls can fail."""
+    """Writer that has written three good files, and whose system calls can fail; a context manager."""
 
     def __init__(self, directory: Path, fault: WriterFault) -> None:
-        # Not pytest's directory: a small disk is mounted over it.
+        # Not pytest's directory, because a small disk is mounted over it.
         self._directory = Path(tempfile.mkdtemp(prefix="updraft-faults-"))
         self.root = self._directory / "data"
         self.place: Any = None
@@ -119,14 +119,14 @@ class WriterScene:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def fail(self, *calls: FailingCall) -> None:
-        """Make these calls fail from now on, and no others."""
+        """Make only these calls fail from now on."""
         fresh = self._rules.with_suffix(".new")
         fresh.write_text("".join(f"{line}\n" for line in (next(self._numbers), *calls)))
         fresh.replace(self._rules)
 
     @contextlib.contextmanager
     def open_file(self, name: str, *, timeout_seconds: float = HANG_SECONDS) -> Any:
-        """A file of this name beneath the root, published at the end of the block."""
+        """Open a file with this name below the root, and publish it at the end of the block."""
         with WriterClient(self.writer.tcp_address, timeout_seconds=timeout_seconds) as client:
             file: RemoteFile = client.create(str(self.root / name), TABLE.schema, _OPTIONS)
             with file:
@@ -140,29 +140,29 @@ class WriterScene:
         assert pq.read_table(self.root / name).equals(pa.concat_tables([TABLE] * _BATCHES))
 
     def writes_good_files(self) -> None:
-        """Three files with the right rows, which are removed again."""
+        """Write three files, check their rows, and remove them."""
         for _ in range(_GOOD_FILES):
             name = f"good-{next(self._names)}.parquet"
             self.write(name)
             (self.root / name).unlink()
 
     def start_again(self) -> None:
-        """Once it has ended, start the writer as its platform would."""
+        """Start the writer as its platform would, once it has ended."""
         family = self.writer.members()
         self.writer.wait(timeout_seconds=HANG_SECONDS)
         until("every process of the writer has ended", lambda: not any(member.is_running() for member in family[1:]))
         self.writer.start_again()
 
     def child(self) -> psutil.Process | None:
-        """The process that encodes; None while it is being replaced."""
+        """Return the process that encodes, or None while it is being replaced."""
         return next(iter(self.writer.members()[1:]), None)
 
     def server(self) -> psutil.Process | None:
-        """The process that clients connect to; None while it is being replaced."""
+        """Return the process that clients connect to, or None while it is being replaced."""
         return next(iter(self.writer.members()[2 if self._has_receivers else 1 :]), None)
 
     def wait_until_healed(self) -> None:
-        """Until the process that clients connect to has a successor, which serves."""
+        """Wait until the process that clients connect to has a successor that serves."""
 
         def serves() -> bool:
             if self.server() in (None, self._first_server):
@@ -176,7 +176,7 @@ class WriterScene:
         until("the writer serves again", serves)
 
     def is_as_before(self) -> None:
-        """Every byte, descriptor and process is given back, and no unfinished file is left that could be removed."""
+        """Check that every byte, descriptor and process is given back, and no removable unfinished file is left."""
         self.writer.becomes_empty()
         unfinished = [path.name for path in self.root.rglob("*") if path.suffix == ".updraft"]
         assert len(unfinished) <= self._unfinished

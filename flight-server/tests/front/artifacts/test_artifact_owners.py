@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Artifacts belong to whoever has sent them: to others a digest opens nothing and tells nothing."""
+"""Artifacts are usable only by the owner that sent them; a digest gives other owners no access and no information."""
 
 import hashlib
 import stat
@@ -28,7 +28,7 @@ def links(path: Path) -> int:
 
 
 async def same_session(pool: Fixture) -> bool:
-    """Whether the owner still has its value."""
+    """Return whether the owner's value is still in the store."""
     client = await pool.client(artifact(VALUE, broadcast_id=1), owner=MINE)
     there = await client.wanted() == set()
     await client.end()
@@ -118,7 +118,7 @@ async def test_an_owner_whose_last_artifact_goes_keeps_its_directory(running_fro
         before = mine.stat().st_ino
         await pool.give(b"o" * mebibyte, owner=OTHERS["tenant"])
         assert len(pool.owners()) == 2
-        # A worker that was bound to it can read what comes back.
+        # A worker that was bound to the directory can read artifacts that come back.
         await pool.give(bytes(mebibyte), owner=MINE)
         assert mine.stat().st_ino == before
 

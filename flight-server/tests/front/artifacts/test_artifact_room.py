@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room in the store is taken by bytes that arrive: nobody holds any by announcing, by dawdling or by bringing more."""
+"""Store room is taken only by bytes that arrive: announcing, dawdling or sending extra bytes reserves none."""
 
 import asyncio
 import hashlib
@@ -27,7 +27,7 @@ def owner(name: str, tenant: str = "") -> Owner:
 
 
 async def used(pool: Fixture, size_bytes: int) -> None:
-    """Until so much of the store is in use."""
+    """Wait until at least this much of the store is in use."""
     for _ in range(6000):
         if pool.used_bytes >= size_bytes:
             return
@@ -106,7 +106,7 @@ async def test_who_uses_most_loses_first(running_front: Running, tmp_path: Path)
         await pool.give(old, owner=owner("modest"))
         for data in many:
             await pool.give(data, owner=owner("greedy"))
-        # Least recently used of all, but of an owner that uses little.
+        # The least recently used artifact of all, but its owner uses little.
         assert await pool.give(old, owner=owner("modest")) == set()
         assert await pool.give(many[0], owner=owner("greedy")) != set()
 
@@ -148,7 +148,7 @@ async def test_owners_that_are_away_are_few(
 
 async def test_names_of_artifacts_take_room_too(running_front: Running, tmp_path: Path) -> None:
     async with fixture(running_front, tmp_path, artifact_store_bytes=16 * MIB) as pool:
-        # Two fifths of the store.
+        # Each set takes two fifths of the store.
         links = 16 * MIB // pool.volume.entry_bytes * 2 // 5
         for number in range(4):
             names = [artifact(MODULE, file_name=f"m{number}-{name}.py") for name in range(links)]
@@ -162,7 +162,7 @@ async def test_names_of_artifacts_take_room_too(running_front: Running, tmp_path
 
 
 def on_disk(directory: Path) -> TreeSize:
-    """Return the size of all that lies in a store."""
+    """Return the size of everything in a store."""
     return tree_size(directory / "artifacts", most_files=100_000)
 
 
@@ -193,7 +193,7 @@ async def test_an_archive_that_unpacks_to_more_than_the_store_is_refused(
 async def test_archives_of_one_tenant_that_each_fit_never_take_more_than_the_store(
     running_front: Running, tmp_path: Path
 ) -> None:
-    """Each takes a third of the store; those of one owner come at the same time."""
+    """Each archive takes a third of the store; archives of one owner arrive at the same time."""
     limit_bytes = 12 * MIB
     async with fixture(running_front, tmp_path, artifact_store_bytes=limit_bytes) as pool:
         directories = limit_bytes // pool.volume.entry_bytes // 3
@@ -206,7 +206,7 @@ async def test_archives_of_one_tenant_that_each_fit_never_take_more_than_the_sto
 
 
 class Dripping:
-    """A client that sends a byte at a time, without end and without a pause that is too long."""
+    """Client that sends one byte at a time, without end, and never pauses too long."""
 
     identity = ANYBODY
     record = NO_RECORD
@@ -247,7 +247,7 @@ async def test_who_sends_byte_after_byte_is_given_up() -> None:
 
 
 async def test_a_request_that_is_being_sent_is_sent_before_the_client_is_told_of_its_lost_place() -> None:
-    """gRPC refuses a second message beside the first, and the client would be told of an error of the service."""
+    """gRPC refuses a second write while one is pending; the client would see that as an error of the service."""
     writing, flows, sent = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     class Held(Dripping):

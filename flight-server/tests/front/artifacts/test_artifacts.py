@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Artifacts through a front whose workers are scripts: what is asked for, sent, shared and kept."""
+"""Artifacts through a front with scripted workers: which are requested, sent, shared and kept."""
 
 import hashlib
 import tarfile

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where no kernel feature keeps workers from writing, what they have changed is noticed before it is handed on."""
+"""If no kernel feature keeps workers from writing, the pool detects their changes before it hands a file on."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ OTHER = b"X" * len(VALUE)
 
 
 def rewrite(path: Path) -> None:
-    """As a worker of the same user would, times set back."""
+    """Rewrite a file as a worker of the same user could, and restore its times."""
     before = path.stat()
     path.chmod(0o644)
     path.write_bytes(b"X" * before.st_size)
@@ -41,7 +41,7 @@ def link_elsewhere(path: Path) -> None:
 
 
 def link_twice(path: Path) -> None:
-    """A link that leads to the right file by way of one that can lead elsewhere later."""
+    """Replace the file by a link to the right file through a path that can be redirected later."""
     [target] = [file for file in (path.parents[2] / "stored").iterdir() if file.samefile(path)]
     path.unlink()
     path.symlink_to(target)
@@ -80,7 +80,7 @@ async def test_a_changed_file_of_a_set_is_never_handed_on(
     async with fixture(running_front, tmp_path) as pool:
         await give(pool, MODULE, need)
         change(pool.file("answers.py"))
-        # A link that leads elsewhere is laid out anew, bytes that are others are sent anew.
+        # The pool recreates a redirected link, and asks for changed bytes again.
         await give(pool, MODULE, need)
         assert pool.file("answers.py").read_bytes() == MODULE
         assert not pool.file("answers.py").is_symlink()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is large comes after admission: the dialogue about a deferred payload through a front with scripted workers."""
+"""Deferred payloads, which clients send after admission, through a front with scripted workers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -46,7 +46,7 @@ PICKLE = bytes(range(256)) * 2000
 
 SESSION = SessionFunction(python_version="3.11", spark_version="4.3.0")
 PAYLOAD = SessionPayload(udfs=[Udf(commands=[PICKLE])]).SerializeToString()
-# An exchange of a task that holds a worker is never refused.
+# Another task, because a task that holds a worker is never refused.
 ANOTHER_TASK = TaskIdentity(owner=Owner(application_id="app-2"), task_attempt_id=1)
 
 
@@ -70,7 +70,7 @@ class Client:
         self.call = call
 
     async def event(self) -> str | None:
-        """What the pool says next."""
+        """Return the event of the pool's next reply."""
         reply = reply_metadata(await asyncio.wait_for(self.call.read(), 60))
         return str(reply.WhichOneof("event"))
 
@@ -85,7 +85,7 @@ class Client:
 
 
 class Commands:
-    """A script that remembers the payloads that workers got, and finishes when it may."""
+    """Worker script that records the payloads that workers got, and finishes when the test allows it."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An archive that cannot be unpacked is its client's fault, and what the client hears says nothing about this host."""
+"""An archive that cannot be unpacked is its client's error, and the message reveals nothing about this host."""
 
 import hashlib
 import io

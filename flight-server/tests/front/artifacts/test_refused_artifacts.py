@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Artifacts and names that a front refuses, and that it keeps nothing of them."""
+"""Artifacts and names that a front refuses without keeping anything of them."""
 
 import hashlib
 import tarfile

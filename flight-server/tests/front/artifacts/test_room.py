@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room counts blocks and inodes of any volume, the scarcer one."""
+"""Store room is counted in blocks and inodes, on any volume, by the scarcer of the two."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from updraft_server.linux.hostile_trees import TreeSize
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 VOLUMES = {
-    # Bytes of a block, blocks, inodes: room of a file of 100,000 bytes, and of a tree of 100 empty directories.
+    # Bytes of a block, blocks, inodes; room of a file of 100,000 bytes and of a tree of 100 empty directories.
     "ext4": (4 * KIB, 25 * MIB, 6_400_000, 100 * KIB, 100 * 16777),
     "few inodes": (4 * KIB, MIB, 1000, 4 * GIB // 1000, 100 * (4 * GIB // 1000)),
     "inodes as needed": (4 * KIB, MIB, 0, 100 * KIB, 100 * 4 * KIB),

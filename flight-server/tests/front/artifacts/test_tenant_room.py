@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tenants may take of a store from each other, with a clock that the test moves."""
+"""Room that tenants may take from each other in a store, with a clock that the test moves."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 
 
 class Clock:
-    """Seconds."""
+    """Clock in seconds."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -36,7 +36,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def store(tmp_path: Path, clock: Clock) -> ArtifactStore:
-    """Of 8 MiB."""
+    """Return a store of 8 MiB."""
     store = ArtifactStore(tmp_path / "store", limit_bytes=8 * MIB, retry_after_milliseconds=500)
     store._tenants._clock = clock
     store._tenants._claims = Claims(clock)
@@ -48,7 +48,7 @@ def key(number: int, size_bytes: int = MIB) -> ArtifactKey:
 
 
 def keep(store: ArtifactStore, held: Held, artifact: StoredArtifact) -> None:
-    """As the collector does once it has arrived."""
+    """Store an artifact as the collector does after its arrival."""
     with store.arriving(held, artifact) as room:
         room.grow_to(artifact.key.size_bytes)
         path = store.stored_path(held)
@@ -57,7 +57,7 @@ def keep(store: ArtifactStore, held: Held, artifact: StoredArtifact) -> None:
 
 
 def hold(store: ArtifactStore, stack: ExitStack, tenant: str, application: str, *numbers: int) -> Held:
-    """An exchange of this tenant that needs these artifacts of a MiB each."""
+    """Open an exchange of this tenant that needs these artifacts of 1 MiB each."""
     owner = Owner(tenant, application, "")
     held = stack.enter_context(store.holding(owner, frozenset(map(key, numbers)), tenant))
     for artifact in held.artifacts.values():
@@ -67,7 +67,7 @@ def hold(store: ArtifactStore, stack: ExitStack, tenant: str, application: str, 
 
 
 def kept(store: ArtifactStore, tenant: str, application: str) -> int:
-    """How many artifacts an owner has in the store."""
+    """Return how many artifacts an owner has in the store."""
     owned = store._owned.get(store._digest(*Owner(tenant, application, "")))
     return 0 if owned is None else sum(artifact.path is not None for artifact in owned.artifacts.values())
 
@@ -102,7 +102,7 @@ async def test_nobody_evicts_what_a_tenant_with_less_uses(store: ArtifactStore, 
         with pytest.raises(PoolFullError, match="holds more of it than others"):
             hold(store, stack, "greedy", "g2", 50)
         assert kept(store, "modest", "m") == 2
-        # It has been away for so long that nobody counts on it.
+        # The tenant's claim has expired.
         clock.now += 120
         hold(store, stack, "greedy", "g3", 51)
         assert kept(store, "modest", "m") == 1
@@ -117,7 +117,7 @@ async def test_tenants_that_have_ended_long_ago_have_no_share(store: ArtifactSto
         first = stack.enter_context(ExitStack())
         hold(store, first, "greedy", "g1", *range(3))
         hold(store, stack, "greedy", "g2", *range(3, 8))
-        # Two MiB are less than the share of one of two, and more than that of one of twenty.
+        # 2 MiB are less than a half of the store, and more than a twentieth.
         with pytest.raises(PoolFullError, match="running exchanges hold"):
             hold(store, stack, "modest", "m", 10, 11)
         first.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile archives meet bounds in a process of their own: the front stays as small as it was and keeps nothing."""
+"""Hostile archives meet limits in a process of their own: the front does not grow and keeps nothing."""
 
 import ast
 import asyncio
@@ -101,7 +101,7 @@ async def test_an_archive_without_room_is_given_up_and_leaves_nothing(tmp_path: 
 
 
 def program(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """What runs in place of the unpacker."""
+    """Run this program in place of the unpacker."""
     monkeypatch.setattr(unpackers, "_COMMAND", (sys.executable, "-I", "-S", "-c", text))
 
 
@@ -220,7 +220,7 @@ async def test_an_unpacker_has_nothing_but_its_archive_and_its_directory(
             os.close(descriptor)
     seen = ast.literal_eval(raised.value.message.split(" ", 2)[2])
     environment, descriptors, flags, capabilities, limits, *attempts = seen
-    # Root alone has had any.
+    # Only root had capabilities to begin with.
     assert not any(held & ~(1 << DAC_READ_SEARCH) for held in capabilities) or os.getuid() != 0
     assert not set(environment) - {"LC_CTYPE"}
     assert descriptors == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A function that cannot be loaded or keeps killing workers is unhealthy, says why, and is the only one."""
+"""A function that cannot be loaded or keeps killing workers is unhealthy and says why; other functions stay healthy."""
 
 import asyncio
 import signal
@@ -81,7 +81,7 @@ def test_of_batched_functions_the_zygote_says_what_is_wrong_and_when_it_is_over(
     assert health.faults()["model"] == "its model process was killed by SIGSEGV"
     assert health.unhealthy() == {"good": 0, "poisoned": 0, "broken": 1, "model": 1}
     assert [shown.fault for shown in health.shown([model])] == ["its model process was killed by SIGSEGV"]
-    # A worker that was refused a way to it may say so after the model process is there again.
+    # A worker may report a refused connection after the model process is back.
     faults.clear()
     health.could_not_be_loaded(Request("model", "1"), FunctionLoadError("its model process cannot be called"))
     assert health.faults()["model"] == ""
@@ -99,7 +99,7 @@ async def call(front: RunningFront) -> Any:
     sent = front.exchange()
     await sent.write(command_request(echo_command()))
     with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
-        # It may have ended.
+        # The call may have ended.
         await sent.write(finish(0))
         await sent.done_writing()
     return (await all_replies(sent))[1]
@@ -136,14 +136,14 @@ async def test_functions_that_were_loaded_again_are_healthy_until_they_are_calle
         published = front.front.health.board.published
         await call(front)
         await until(lambda: not published["updraft.function/echo"] and not published["updraft.function/gone"])
-        # The code alone is another one: what callers are told of it may be the same.
+        # Only the code differs; the declaration of the function may be the same.
         pool.functions, pool.generation = (echo,), 1
         pool.changed()
         await until(lambda: published["updraft.function/echo"] and "updraft.function/gone" not in published)
         assert (await status(front)).functions[0].fault == ""
         await call(front)
         await until(lambda: not published["updraft.function/echo"])
-        # A zygote that was started again has the code that is known.
+        # A restarted zygote has the code that is already known.
         pool.functions = (echo,)
         pool.changed()
         assert (await status(front)).functions[0].fault == "no weights"

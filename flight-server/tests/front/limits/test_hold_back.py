@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps killing workers is refused for a time, and nobody else is."""
+"""Functions and owners that keep killing workers are refused for a time; others are not affected."""
 
 import asyncio
 import signal
@@ -99,7 +99,7 @@ def test_registered_functions_that_were_loaded_again_have_a_clean_record() -> No
     back.loaded_again()
     assert not held(back, request)
     assert held(back, session(b"bad"))
-    # Neither deaths nor the time for which it was held back count any more.
+    # Earlier deaths and the earlier hold-back time no longer count.
     back.died(OWNER, request)
     assert not held(back, request)
     back.died(OWNER, request)
@@ -157,7 +157,7 @@ def test_a_tenant_whose_rows_end_three_model_processes_is_held_back_whichever_ap
     for application in ("first", "second", "third"):
         assert not held(back, MODEL)
         back.ended_a_model(Owner("tenant", application, ""), MODEL)
-        # Its other rows prove nothing about these.
+        # A success with the tenant's other rows proves nothing about these.
         back.succeeded(Owner("tenant", application, ""), MODEL)
     reason = held(back, MODEL, Owner("tenant", "fourth", ""))
     assert reason.startswith("tenant 'tenant', with its rows, has killed 3 model processes of the function 'model' in")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is silent, and whose turn it is: looks are made by the tests, four to a limit, so that nothing waits."""
+"""Silence limits and whose turn it is; the tests make the looks, four to a limit, so nothing waits."""
 
 import asyncio
 import itertools
@@ -30,7 +30,7 @@ from updraft_server.ipc.worker_usage import WorkerUsage
 
 @pytest.fixture
 def looks_that_tests_make(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The front makes none of its own within a test; each counts a quarter of a second."""
+    """Keep the front from looking on its own within a test; each look counts a quarter of a second."""
 
     async def makes_none(_self: RunningExchanges) -> None:
         return
@@ -71,7 +71,7 @@ async def test_a_client_that_sends_keepalives_may_take_its_time(running_front: R
             await looked_at(front, LOOKS_TO_A_LIMIT - 1)
             await call.write(keep_alive())
             await heard(front, number)
-        # The worker gets none of them.
+        # The worker does not get the keepalives.
         await call.write(batch(1))
         await script.got(FrameKind.BATCH)
         script.replies.put_nowait(ReplyMetadata(consumed=1))
@@ -86,7 +86,7 @@ async def test_a_client_whose_batch_is_worked_on_need_not_say_anything(running_f
         await call.write(batch(1))
         await script.got(FrameKind.BATCH)
         await looked_at(front)
-        # The first credit says that the function has begun with the batch, the second that it wants another one.
+        # The first credit means that the function started the batch, the second that it wants another one.
         script.replies.put_nowait(ReplyMetadata(consumed=1))
         assert reply_metadata(await call.read()).consumed == 1
         await written(front)
@@ -225,7 +225,7 @@ async def test_a_worker_that_has_lifted_its_clock_is_ended_after_twice_its_time(
         await call.write(batch(1))
         await script.got(FrameKind.BATCH)
         [watched] = front.front.running._watched
-        # Its own clock comes first.
+        # The worker's own timer would end it first.
         clocks_looked_at(front, 3)
         assert not watched.relay.end_state.exceeded_limit
         clocks_looked_at(front, 0.5)
@@ -243,7 +243,7 @@ async def test_a_function_of_a_session_has_time_to_import_until_it_has_taken_a_b
         await script.got(FrameKind.BATCH)
         [watched] = front.front.running._watched
         clocks_looked_at(front, 32)
-        # It has taken the first batch; then its worker claims that it has not.
+        # It took the first batch; then its worker claims otherwise.
         for said, seconds in ((ReplyMetadata(consumed=1), 3), (ReplyMetadata(log_lines=["it imports"]), 0.5)):
             assert not watched.relay.end_state.exceeded_limit
             script.replies.put_nowait(said)
@@ -265,7 +265,7 @@ async def test_a_worker_that_may_have_joined_batches_has_the_time_of_all_of_them
         for number in (1, 2, 3):
             await call.write(batch(number))
             await script.got(FrameKind.BATCH)
-            # It has taken the one before, and works on this one.
+            # It took the previous batch and works on this one.
             script.replies.put_nowait(ReplyMetadata(consumed=number - 1))
             await asyncio.wait_for(call.read(), 60)
             await written(front)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts on failed exchanges: each row is what the observers know, and what follows from it."""
+"""Verdicts on failed exchanges: each row has the observations and the expected verdict."""
 
 import asyncio
 import signal
@@ -44,7 +44,7 @@ _LIMIT_BYTES = 1000
 
 @dataclass(frozen=True)
 class Row:
-    """What is known when an exchange fails, and what is to follow."""
+    """Observations of a failed exchange, and the verdict that should follow."""
 
     error: UpdraftError
     death: WorkerDeath | None
@@ -56,7 +56,7 @@ class Row:
     """Fields of the RelayEnd."""
     request: dict[str, Any] = field(default_factory=dict)
     used_bytes: int = 0
-    """By the worker when workers were last measured, of _LIMIT_BYTES; another one used 1."""
+    """Memory of the worker at the last measurement, of _LIMIT_BYTES; another worker used 1 byte."""
 
 
 _LOST = {"lost_worker": True}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch has one count of time and of CPU time, which nothing but the next batch begins anew."""
+"""Elapsed time and CPU time are counted per batch, and only the next batch resets them."""
 
 import asyncio
 import itertools
@@ -21,7 +21,7 @@ _LOOKS = 200
 
 @pytest.fixture(autouse=True)
 def front_that_does_not_look_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look is a measurement, and what is measured grows with each."""
+    """Keep the front from looking on its own; each look of a test is a measurement, larger than the last one."""
     monkeypatch.setattr("updraft_server.front.limits.running_exchanges._LIMITS_LOOK_SECONDS", 4_000.0)
 
 
@@ -53,7 +53,7 @@ def test_time_counts_from_batch_to_batch_and_not_while_the_client_is_waited_for(
 async def ends_while_it_talks(
     front: RunningFront, script: Script, consumed: Callable[[int], int], *, batches: int, measured: bool = False
 ) -> int:
-    """How many messages a function sent for its batch before it was ended."""
+    """Return how many messages a function sent for its batch before the front ended it."""
     call = await opened(front, script)
     for number in range(1, batches + 1):
         await call.write(batch(number))
@@ -90,7 +90,7 @@ async def test_a_function_that_talks_gains_no_time(running_front: Running, consu
     script = Script()
     async with running_front(FakePool(script=script), batch_timeout_seconds=20_000) as front:
         looks = await ends_while_it_talks(front, script, consumed, batches=2)
-    # Each is 4,000 seconds long.
+    # Each look is worth 4,000 seconds.
     assert 10 <= looks <= 15
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker may take, and what is said of one that took more."""
+"""Resources that a worker may use, and the errors about workers that used more."""
 
 import dataclasses
 
@@ -60,11 +60,11 @@ def test_workers_between_exchanges_make_room_the_largest_first_where_that_is_eno
     assert ending(900) == []
     assert ending(901) == ["c"]
     assert ending(1401) == ["c", "b"]
-    # The container held something else when they were measured.
+    # Something else in the container used memory at the measurement.
     resting["c"] = resting["c"]._replace(container_bytes=10)
     assert ending(1000, container_bytes=1601) == ["c"]
     assert ending(1000, container_bytes=1500) == []
-    # The largest of those that have an exchange goes then.
+    # Then the largest worker with an exchange is ended.
     assert ending(1501) == []
     assert LIMITS.too_much_at_rest({}, {**resting, "e": WorkerUsage(0, "", 901)}) == {
         "e": "it holds 901 bytes of memory, and others need them"
@@ -74,13 +74,13 @@ def test_workers_between_exchanges_make_room_the_largest_first_where_that_is_eno
 @pytest.mark.parametrize(
     ("stored", "room_bytes", "ending"),
     [
-        # 85% of 500 bytes, which one worker may have, or of what there is.
+        # 85% of the 500 bytes that one worker may use, or of the available memory.
         ((125, 300), 10_000, []),
         ((126, 300), 10_000, ["c"]),
         ((100, 110), 40, []),
         ((100, 110), 35, ["c"]),
         ((400, 26), 10_000, ["c"]),
-        # It needs more than others could give back.
+        # It needs more than the others could free.
         ((500, 26), 10_000, []),
     ],
 )
@@ -88,7 +88,7 @@ def test_scratch_files_between_exchanges_leave_room_on_the_volume(
     stored: tuple[int, int], room_bytes: int, ending: list[str]
 ) -> None:
     running = {"a": WorkerUsage(0, "", scratch_bytes=stored[0], scratch_room_bytes=room_bytes)}
-    # There was less room when they were measured.
+    # There was less room at the measurement.
     resting = {
         "b": WorkerUsage(0, "", scratch_bytes=0, scratch_room_bytes=0),
         "c": WorkerUsage(0, "", scratch_bytes=stored[1], scratch_room_bytes=0),
@@ -102,11 +102,11 @@ def test_scratch_files_between_exchanges_leave_room_on_the_volume(
 @pytest.mark.parametrize(
     ("stored_bytes", "free_bytes", "ending"),
     [
-        # 500 bytes is what one worker may store: 200 of them are in files without a name.
+        # A worker may store 500 bytes: 200 of them are in unnamed files.
         (230, 70, ["hides"]),
         (0, 70, ["hides"]),
         (230, 80, []),
-        # All of it is in files with a name.
+        # All 500 bytes are in named files.
         (430, 70, ["stores"]),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which exchange gets a worker, and in which order."""
+"""Order in which waiting exchanges get workers."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, Owner,
 
 
 class Clock:
-    """Stands still unless a test moves it: a turn does not end because the machine is slow."""
+    """Clock that stands still unless a test moves it, so that a slow machine does not end a turn."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -88,7 +88,7 @@ async def test_owners_of_one_tenant_keep_their_shares_of_its_workers(pool_of: Po
 
 
 async def test_equals_take_turns_of_a_moment_each(pool_of: PoolOf, clock: Clock) -> None:
-    """Each change ends a worker, which serves one owner."""
+    """Each change of owner ends a worker, because a worker serves one owner."""
     arrivals = Arrivals(admission(pool_of(1)))
     bindings = {name: Binding(Owner("", name, "")) for name in "ab"}
     for name in ("a1", "b1", "a2", "a3", "b2", "b3"):
@@ -256,7 +256,7 @@ async def test_a_newcomer_does_not_take_the_worker_that_who_waits_is_about_to_ge
     with queue.place("newcomer", None) as place:
         arrivals.grants.pop("running").release(LeaseOutcome.CLEAN)
         with pytest.raises(TimeoutError):
-            # As far as it comes before anybody else runs.
+            # The call runs up to its first wait, before anything else runs.
             async with asyncio.timeout(0):
                 await queue.worker(place)
     await settled()
@@ -338,7 +338,7 @@ async def test_a_grant_is_released_once(pool_of: PoolOf) -> None:
 
 
 async def test_who_was_refused_is_tried_again_after_the_start_of_an_extra_worker_for_another(pool_of: PoolOf) -> None:
-    """It takes time, in which the pool may tell of a change that nobody looks at."""
+    """The start takes time, in which the pool may report a change that the queue does not look at."""
     pool = pool_of(2)
     source = Source(pool)
     arrivals = Arrivals(admission(source))
@@ -369,7 +369,7 @@ async def test_many_tasks_of_one_tenant_do_not_pass_another_for_long() -> None:
     pool = WithoutExtraWorkers(workers=2)
     queue = admission(pool)
     tasks = [TaskKey("app", 1, number) for number in range(2)]
-    # Of one task a worker is always at work.
+    # A worker of one task is always busy.
     grants = [await acquire(queue, "a", task) for task in tasks]
     waiting = [asyncio.ensure_future(acquire(queue, "a", tasks[0])) for _ in range(4)]
     other = asyncio.ensure_future(acquire(queue, "b", TaskKey("another app", 1, 1)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many exchanges may wait, and who gives way when the queue is full."""
+"""Limit on waiting exchanges, and which of them gives way when the queue is full."""
 
 import asyncio
 import dataclasses
@@ -121,7 +121,7 @@ async def test_a_task_with_many_exchanges_counts_against_the_limits_like_everybo
     with ExitStack() as places:
         first = await acquire(queue, "a", TASK)
         for _ in range(9):
-            # Equal, not the same: each exchange has a command of its own.
+            # Equal but not identical: each exchange has a command of its own.
             places.enter_context(queue.place("a", dataclasses.replace(TASK)))
         with pytest.raises(PoolFullError):
             places.enter_context(queue.place("a", dataclasses.replace(TASK)))
@@ -147,7 +147,7 @@ async def test_what_is_prepared_is_given_up_once_the_place_is_lost(pool_of: Pool
         try:
             await asyncio.Event().wait()
         finally:
-            # Cleaning up takes its time, and is waited for.
+            # The cleanup takes a turn of the loop, and the queue waits for it.
             await asyncio.sleep(0)
             given_up.set()
 
@@ -162,7 +162,7 @@ async def test_what_is_prepared_is_given_up_once_the_place_is_lost(pool_of: Pool
 
 @pytest.mark.parametrize("leaves", [False, True])
 async def test_work_that_fails_as_its_place_goes_is_no_stray_error(pool_of: PoolOf, leaves: bool) -> None:
-    """What nobody awaits any more would be written to the log, past its format, by Python itself."""
+    """Python itself would log an exception that is never retrieved, and not in the log's format."""
     strays: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: strays.append(context))
 
@@ -185,7 +185,7 @@ async def test_work_that_fails_as_its_place_goes_is_no_stray_error(pool_of: Pool
                 await preparing
 
     await goes()
-    # The loop itself refers to what ended last.
+    # The event loop keeps a reference to the last callback.
     await settled()
     gc.collect()
     assert not strays
@@ -270,7 +270,7 @@ async def test_a_pool_without_a_free_worker_is_busy_for_an_exchange_that_may_not
     queue = admission(pool_of(1))
     queue.check_free("a", None)
     with queue.place("a", None) as first, queue.place("a", None) as second:
-        # Places alone do not take the worker.
+        # Having a place does not take the worker.
         queue.check_free("a", None)
         running = await queue.worker(first, may_wait=False)
         with pytest.raises(PoolBusyError):

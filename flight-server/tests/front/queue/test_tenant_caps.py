@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tenant may take of a pool: its caps at the queue, and at the door of a front."""
+"""Per-tenant caps at the queue and on admission to a front."""
 
 import asyncio
 import hashlib
@@ -66,7 +66,7 @@ async def test_no_more_workers_than_the_cap_compute_with_or_without_an_exchange(
 
 
 async def test_a_task_that_holds_a_worker_is_not_stopped_by_the_cap(pool_of: PoolOf) -> None:
-    """One of its exchanges may wait for the other's results."""
+    """The exchange may wait for results of a sibling."""
     arrivals = Arrivals(admission(pool_of(1), caps=of_a(max_workers=1)))
     await arrivals.come("first", tenant="a", task=TASK)
     await arrivals.come("sibling", tenant="a", task=TASK)
@@ -134,7 +134,7 @@ async def test_nobody_passes_for_a_task_of_another_tenant(pool_of: PoolOf) -> No
 
 
 async def test_a_task_does_not_overtake_for_ever(pool_of: PoolOf) -> None:
-    """A client may name one task in all of its exchanges."""
+    """A client may name the same task in all of its exchanges."""
     queue = admission(pool_of(1))
     held = await acquire(queue, "a", TASK)
     waiting = asyncio.create_task(acquire(queue, "b", None))
@@ -172,13 +172,13 @@ async def test_a_full_queue_has_a_place_for_who_has_used_little(
 
 
 def is_waited_for(front: RunningFront, waiting: int) -> bool:
-    """Whether a worker is busy, and so many exchanges wait for it."""
+    """Return whether a worker is busy and exactly this many exchanges wait for it."""
     return front.front.admission.waiting == waiting and bool(front.pool.busy)
 
 
 @pytest.fixture
 def identities(tmp_path: Path) -> Path:
-    """Two tenants whose token is their name; the first may have two exchanges that wait, and 2 MiB of artifacts."""
+    """Return a file of two tenants whose token is their name; the first may queue two exchanges and store 2 MiB."""
     path = tmp_path / "identities.toml"
     path.write_text(
         "".join(
@@ -198,7 +198,7 @@ async def test_a_front_refuses_by_the_caps_of_its_file_and_counts(running_front:
         calls = []
         for name, waiting in (("b1", 0), ("a1", 1), ("a2", 1), ("b2", 2)):
             call = front.exchange(metadata=(("authorization", f"Bearer {name[0]}"),))
-            # Each is of a task of its own: none overtakes.
+            # Each exchange is of a task of its own, so none overtakes.
             owner = Owner(application_id=name)
             await call.write(command_request(echo_command(task=TaskIdentity(owner=owner))))
             calls.append(call)
@@ -226,7 +226,7 @@ async def test_the_artifacts_of_a_tenant_stay_within_its_cap(
         await pool.give(b"0" * MIB, token="b")
         for number in range(1, 4):
             await pool.give(bytes([number]) * MIB, token="a")
-        # Of its own the least recently used has gone, and nothing of anybody else's.
+        # The tenant's own least recently used artifact was removed; those of others stayed.
         assert pool.used_bytes == 3 * MIB
         assert await pool.give(b"0" * MIB, token="b") == set()
         assert await pool.give(bytes([3]) * MIB, token="a") == set()

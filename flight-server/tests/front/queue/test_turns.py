@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose turn it is when a worker becomes free, by a clock that the test moves."""
+"""Turns of tenants when a worker becomes free, by a clock that the test moves."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ CAPS: dict[str, int] = {"capped": 1}
 
 
 class Pool:
-    """Workers that are granted to whoever is next."""
+    """Workers that are granted to the tenant that is next."""
 
     def __init__(self, workers: int = 1) -> None:
         self.now = 0.0
@@ -41,7 +41,7 @@ class Pool:
         self.idle += 1
 
     def serve(self, seconds: float) -> str:
-        """Let who is next have a worker for so long."""
+        """Grant a worker to the next tenant for this long."""
         granted = self.grant()
         assert granted is not None
         self.now += seconds
@@ -51,7 +51,7 @@ class Pool:
 
 @pytest.fixture
 def flooded() -> Pool:
-    """A pool of one worker, in which ten tenants always ask and have used a turn each; nobody holds the worker."""
+    """Return a pool with one free worker, in which ten tenants always wait and have used a turn each."""
     pool = Pool()
     for number in range(10):
         for turn in range(3):
@@ -127,7 +127,7 @@ def test_nothing_is_remembered_of_tenants_that_have_gone() -> None:
 
 
 def _seconds_of_choices(tenants: int, clock: Callable[[], float] = time.process_time) -> float:
-    """For 4,000 choices, the least of three tries."""
+    """Return the CPU seconds of 4,000 choices, the least of three tries."""
     found = []
     for _ in range(3):
         pool = Pool(workers=8)
@@ -141,5 +141,5 @@ def _seconds_of_choices(tenants: int, clock: Callable[[], float] = time.process_
 
 
 def test_a_choice_takes_no_longer_where_more_tenants_wait() -> None:
-    # As many choices: with work that grows with the tenants these would take hundreds of times as long.
+    # The number of choices is equal: if the work grew with the tenants, it would take hundreds of times as long.
     assert _seconds_of_choices(2000) < 10 * _seconds_of_choices(8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits hold between exchanges too: looks are made by the tests."""
+"""Limits apply between exchanges too; the tests make the looks."""
 
 import itertools
 import urllib.request
@@ -21,7 +21,7 @@ MEMORY_BYTES = 1000
 
 @dataclass
 class Waiting:
-    """A worker between exchanges."""
+    """Worker between exchanges."""
 
     id: str
     usage: WorkerUsage | None = None
@@ -30,7 +30,7 @@ class Waiting:
 
 
 class Pool(FakePool):
-    """Some workers wait; what each uses is the test's to say."""
+    """Pool with waiting workers, whose usage the test sets."""
 
     def __init__(self, *waiting: str, script: Script | None = None) -> None:
         super().__init__(script=script or Script())
@@ -72,7 +72,7 @@ async def test_a_worker_is_not_judged_by_what_its_exchange_used(running_front: R
     class EndingMeanwhile(Pool):
         async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
             usage = await super().measure(workers)
-            # The zygote measured it while it ran a process, and the exchange ends before the front has the answer.
+            # An exchange begins after the zygote took the measurement and before the front has the answer.
             self.resting.begin(self.waiting["a"])
             return usage
 
@@ -97,7 +97,7 @@ async def test_waiting_workers_make_room_before_an_exchange_has_to_end(running_f
         for _ in range(20):
             await front.front.running.look_at_limits()
         assert (pool.replaced, len(pool.stopped)) == ([], 2)
-        # The last measurement of workers at rest counts.
+        # The last measurement of resting workers counts.
         assert pool.measured == [watched.relay.worker]
         pool.used[watched.relay.worker] = WorkerUsage(0, "", 2200)
         await front.front.running.look_at_limits()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker that constructs its function first: that has its own time, and whoever needs longer is at fault."""
+"""Worker that constructs its function first: loading has a time limit of its own, which blames the function."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ async def loaded(worker: FakeWorker) -> None:
 
 
 async def nothing_is_counted(relay: Relay) -> None:
-    """Wait until the function is being loaded: nobody is silent then, and no batch is worked on."""
+    """Wait until the function is being loaded: neither side is silent then, and no batch is worked on."""
     for _ in range(60_000):
         if relay.is_loading:
             break

@@ -28,7 +28,7 @@ async def test_batches_come_back_and_are_counted() -> None:
     assert await running.run() is LeaseOutcome.CLEAN
     transfer = running.transfer
     assert (transfer.batches, transfer.finishes, transfer.keep_alives, transfer.rows) == (2, 1, 1, 6)
-    # That it was admitted, the schema, and every message but the keepalive.
+    # The admission, the schema, and every message but the keepalive.
     assert len(running.call.received) == 5
     assert (transfer.received_messages, transfer.sent_messages) == (3, 4)
     assert transfer.received_bytes == sum(map(len, (batch(1), batch(2), finish(2, rows=6))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends of a relay: errors of its client and its worker, and the worker's exit."""
+"""Endings of a relay: errors of its client and its worker, and the worker's exit."""
 
 import asyncio
 import gc
@@ -38,7 +38,7 @@ async def test_what_the_worker_says_counts_when_its_client_fails_in_the_same_mom
         await worker.send(FrameKind.FAILED, Error(kind=ErrorKind.ERROR_KIND_USER, message="no").SerializeToString())
 
     running = await exchange([path_request("echo")], fails)
-    # Both failures are there before the relay looks at either.
+    # Both failures have happened before the relay looks at either.
     await asyncio.sleep(0)
     assert isinstance(await running.error(), UserError)
 
@@ -277,7 +277,7 @@ def test_an_event_that_cannot_happen_is_named(phase: RelayPhase, event: RelayEve
 
 @pytest.mark.parametrize("has_finished", [True, False])
 async def test_a_worker_that_dies_after_its_last_message_fails_no_client(has_finished: bool) -> None:
-    """Killed between its finish and DONE: the client has all replies, and would not understand another message."""
+    """The worker is killed between its finish and DONE: the client has all replies and expects no further message."""
     reply = ReplyMetadata(finish=Finish(batches=0, rows=4)) if has_finished else ReplyMetadata(consumed=1)
 
     async def finishes_and_dies(worker: FakeWorker) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose turn it is in an exchange: what a silence is held against."""
+"""Turns in an exchange: which side is blamed for a silence."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ async def test_whose_turn_it_is_follows_what_has_passed() -> None:
         await worker.receive()
         await worker.receive()
         turns.append(running.relay.turn)
-        # The first message says that the function has begun, the second that it wants another batch.
+        # The first message means that the function has started, the second that it wants another batch.
         for _ in range(2):
             await worker.send(FrameKind.MESSAGE, ReplyMetadata(consumed=1).SerializeToString())
         await consume(worker)
@@ -31,7 +31,7 @@ async def test_whose_turn_it_is_follows_what_has_passed() -> None:
     running = await exchange([batch(1)], one_batch, ends=False)
     assert running.relay.turn is Side.WORKER
     relaying = asyncio.create_task(running.run())
-    # The first says that the exchange was admitted.
+    # The first message is the admission.
     await running.call.has_received(3)
     turns.append(running.relay.turn)
     for message in (finish(1, rows=3), None):
@@ -42,7 +42,7 @@ async def test_whose_turn_it_is_follows_what_has_passed() -> None:
 
 @pytest.mark.parametrize("replies", [0, 1, 3])
 async def test_what_a_client_of_plain_flight_is_not_told_still_says_whose_turn_it_is(replies: int) -> None:
-    """A table function gives any number of batches for one."""
+    """A table function sends any number of batches for one request."""
 
     async def schema_and_results(worker: FakeWorker) -> None:
         for _ in range(2):
@@ -175,7 +175,7 @@ async def test_parts_that_the_worker_does_not_take_are_its_turn() -> None:
     running.lease.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     relaying = asyncio.create_task(running.run())
     await running.call.has_received(1)
-    # There is no event for it.
+    # Polling, because the sender has no event for it.
     while not running.relay._sender.is_held_back:  # noqa: ASYNC110
         await asyncio.sleep(0)
     assert running.transfer.batches == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How metadata of a worker's message begins, beside what protobuf reads of all of it."""
+"""First bytes of a reply's metadata, compared with what protobuf parses."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments: rings that a client on the same node shares, and clients that break them."""
+"""Segments: rings of memory shared with a client on the same node, and clients that break the rules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REPLIES = 4096 + RING
 
 
 class Client:
-    """A client's side: it has mapped the file."""
+    """Client's side of a segment, which has mapped the file."""
 
     def __init__(self, offer: exchange_pb2.Segment, segments: Segments) -> None:
         assert segments.directory is not None
@@ -62,7 +62,7 @@ def client(segment: Segment, segments: Segments) -> Client:
 
 @pytest.fixture
 def of_a_group(tmp_path: Path) -> Path:
-    """Directory that passes its group on to what is made in it."""
+    """Return a directory that passes its group on to new files."""
     tmp_path.chmod(0o2700)
     return tmp_path
 
@@ -75,7 +75,7 @@ async def _made(segments: Segments) -> Segment:
 
 async def _names(segments: Segments) -> int:
     """Return how many files are left once closed segments are removed."""
-    # The thread that removes files makes them, too.
+    # The thread that removes files also makes them.
     last = await _made(segments)
     count = _listed(segments) - 1
     last.close()
@@ -169,7 +169,7 @@ async def test_frames_with_and_without_places_stay_in_order(segment: Segment, cl
             for body in bodies:
                 await sender.send(FrameKind.MESSAGE, b"metadata", b"header", body)
 
-        # The first frame is read ahead together with the beginning of the second one.
+        # The front reads the first frame together with the beginning of the second.
         bodies = [os.urandom(size) for size in (10, BODY, BODY, 0, 100, LEAST_BODY_BYTES, 5 * BODY, BODY)]
         sending = asyncio.create_task(send(bodies))
         places = []
@@ -297,7 +297,7 @@ async def _offered(segments: Segments) -> tuple[Exchange, asyncio.Task[LeaseOutc
         sent += 1
         count += 1
         await relayed.call.has_received(count)
-        # The segment is made in a thread.
+        # A thread makes the segment.
         await asyncio.sleep(0.01)
     await relayed.call.has_received(sent + 2)
     return relayed, running, Client(offers[0].segment, segments)
@@ -319,7 +319,7 @@ async def test_bodies_pass_through_a_segment_in_both_directions(segments: Segmen
     start = REPLIES + reply.body.position
     assert (reply.body.size_bytes, client.memory[start : start + BODY]) == (BODY, body)
     assert relayed.call.received[-1].data_body == b""
-    # Neither the parts of a large batch nor its end, which has the header.
+    # The parts of a large batch do not use the segment, and neither does its last message, which has the header.
     for message in (_part(body), _part(b""), _part(body), _message(101, body)):
         relayed.call.sent.put_nowait(message)
     await relayed.call.has_received(count + 5)
@@ -349,6 +349,6 @@ async def test_a_client_that_never_maps_its_segment_gets_replies_in_messages(seg
     assert await relayed.run() is LeaseOutcome.CLEAN
     assert sum(len(reply.data_body) for reply in relayed.call.received) == 8 * BODY
     async with asyncio.timeout(30):
-        # The segment may still have been in the making.
+        # A thread may still have been making the segment.
         while await _names(segments) > 0:
             pass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command asks for and whether a pool runs it, without a worker and without a look at its payload."""
+"""Parsing of commands and checks against the pool's capabilities, without a worker and without reading the payload."""
 
 from dataclasses import replace
 from typing import Any
@@ -55,7 +55,7 @@ def test_a_waiting_exchange_is_charged_for_all_that_it_holds_or_will_send() -> N
     assert request.held_bytes >= len(GARBAGE) + len(b"schema")
     deferred = parsed(echo_command(session=SessionFunction(), deferred_payload=DeferredPayload(size_bytes=1_000_000)))
     assert deferred.held_bytes > 1_000_000
-    # Parsed, each of its texts has a place in a table.
+    # Each parsed string has an entry in a table.
     dense = parsed(echo_command(task=TaskIdentity(local_properties={f"{number:x}": "" for number in range(10_000)})))
     assert dense.held_bytes > 10 * dense.command.ByteSize()
 

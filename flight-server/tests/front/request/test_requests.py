@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that are no exchange: who asks comes first, then the size of the request, then what it says."""
+"""Calls other than exchanges: the front checks the caller first, then the request's size, then its content."""
 
 import asyncio
 from functools import partial
@@ -19,7 +19,7 @@ METHODS = ["DoAction", "GetFlightInfo", "ListActions", "ListFlights"]
 
 
 def call_of(front: RunningFront, method: str) -> Any:
-    """A call whose request the test sends, or does not."""
+    """Start a call whose request the test may send."""
     return front.channel.stream_stream(f"/{FLIGHT_SERVICE_NAME}/{method}")(timeout=60)
 
 
@@ -31,7 +31,7 @@ async def failure(call: Any) -> tuple[grpc.StatusCode, str]:
 async def test_a_request_beyond_the_limit_is_refused_before_it_is_parsed(running_front: Running, method: str) -> None:
     async with running_front(FakePool()) as front:
         call = call_of(front, method)
-        # No protobuf message begins like that.
+        # Bytes that no protobuf message begins with.
         await call.write(b"\xff" * (MAX_ACTION_BODY_BYTES + 5000))
         code, details = await failure(call)
     assert code is grpc.StatusCode.INVALID_ARGUMENT

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which session functions a pool runs, decided by its front before a worker is asked for."""
+"""Session functions that a pool runs; the front decides before it asks for a worker."""
 
 import re
 from pathlib import Path

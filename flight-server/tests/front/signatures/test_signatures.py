@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a session function a signature covers, and when it counts."""
+"""Parts of a session function that a signature covers, and the period in which it is valid."""
 
 import time
 from collections.abc import Callable
@@ -137,7 +137,7 @@ def test_a_signer_signs_for_its_tenants(tmp_path: Path, driver: Driver) -> None:
 
 
 def timed(driver: Driver, issued_days: float, expires_days: float) -> ExchangeCommand:
-    """Signed with a statement of other times, from now on."""
+    """Return a command signed with a statement that is valid between these offsets from now."""
     sent = command()
     statement = driver.statement(sent, SCHEMA)
     now = time.time() * 1000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A front that asks for signatures: what nobody has signed reaches no worker."""
+"""Front that requires signatures: unsigned functions do not reach a worker."""
 
 import json
 import time
@@ -34,8 +34,10 @@ def settings(tmp_path: Path, driver: Driver) -> dict[str, Any]:
 
 
 async def outcome(front: RunningFront, command: ExchangeCommand, *, runs: bool) -> tuple[grpc.StatusCode, str]:
-    """The status of an exchange, and what its client is told. One that is refused sends its command alone: a client
-    that writes on may learn of the end before it learns why."""
+    """Return the status of an exchange and its error message.
+
+    A refused exchange sends its command alone: a client that goes on writing may learn of the end before the reason.
+    """
     call = front.exchange()
     for message in (command_request(command), *((batch(1), finish(1)) if runs else ())):
         await call.write(message)
@@ -78,7 +80,7 @@ async def test_whoever_has_no_key_runs_no_code(
             code, told = await outcome(front, command, runs=False)
             assert (code, says in told) == (grpc.StatusCode.PERMISSION_DENIED, True), told
         assert not pool.leases
-        # Registered functions are the operator's own.
+        # The operator deploys registered functions, so they need no signature.
         assert await outcome(front, echo_command(), runs=True) == (grpc.StatusCode.OK, "")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of the drivers whose signatures count."""
+"""File of the drivers whose signatures the front accepts."""
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a front counts."""
+"""Metrics of a front."""
 
 import urllib.error
 import urllib.request

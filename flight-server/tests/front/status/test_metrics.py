@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics by Spark application are bounded, whatever clients call themselves."""
+"""Metrics by Spark application stay bounded, whatever ids clients send."""
 
 from updraft_server.front.relay.transfer import Transfer
 from updraft_server.front.status.metrics import KEPT_APPLICATIONS, Applications

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines that functions printed are kept for their own readers, within bounds."""
+"""Lines printed by functions are kept, within limits, for the callers that may read them."""
 
 import asyncio
 from dataclasses import replace
@@ -80,7 +80,7 @@ async def test_the_last_lines_that_match_are_returned_once() -> None:
     assert await read(log, mine, fields={"partition": "1"}) == ["line 1", "line 3"]
     assert await read(log, mine, fields={"worker": "w-1"}, most=1) == ["line 3"]
     assert await read(log, mine, fields={"stage": "1"}) == []
-    # The clock stands still, and each line still has a time of its own.
+    # The clock stands still, and each line still gets a distinct time.
     lines = await log.lines([mine], fields={}, most=9, after_microseconds=0, wait_seconds=0)
     assert await read(log, mine, after_microseconds=lines[1].time_microseconds) == ["line 2", "line 3"]
     assert lines[0].to_plain() == {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A profile counts the stacks of the exchanges that its caller may see."""
+"""A profile counts only stacks of exchanges that its caller may see."""
 
 import asyncio
 import itertools

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the status page knows of exchanges, drains and failures; the page itself is looked at in tests/contract."""
+"""Exchanges, drains and failures on the status page; tests/contract tests the page itself."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ class Clock:
 
 
 class Watched:
-    """A sampler over a pool that says what a test wants."""
+    """Sampler over a pool with the state that a test wants."""
 
     def __init__(self) -> None:
         self.activity = Activity()
@@ -173,11 +173,11 @@ async def seen(front: RunningFront) -> Report:
 
 
 async def running_exchange(front: RunningFront, **command: object) -> Any:
-    """An exchange whose first batch has been answered."""
+    """Open an exchange and return it once its first batch has been answered."""
     call = front.exchange()
     await call.write(command_request(echo_command(**command)))
     await call.write(batch(1))
-    # That it was admitted, the schema, and the batch.
+    # The admission, the schema, and the batch.
     for _ in range(3):
         await call.read()
     return call
@@ -203,7 +203,7 @@ async def test_an_exchange_in_flight_is_shown_with_its_task_and_batches(running_
 
 
 class FullPool(FakePool):
-    """Tells when an exchange finds no worker."""
+    """Pool that notifies the test when an exchange finds no worker."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example's network of torch without a GPU: the pool answers as it does outside of one."""
+"""The example's torch network without a GPU gives the same answers in a pool as outside."""
 
 from pathlib import Path
 from typing import Any, cast

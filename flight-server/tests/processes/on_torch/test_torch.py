@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A function that trains with torch on the CPU works in a worker as on stock Spark: loaders of its own included."""
+"""Function that trains with torch on the CPU: it works in a worker as on stock Spark, including its own loaders."""
 
 import functools
 import sys
@@ -14,7 +14,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def a_network_learns(sharing: str, start: str) -> tuple[bool, int]:
-    """Whether the loss fell, and how many rows two loader processes handed over through shared memory."""
+    """Return whether the loss fell, and how many rows two loader processes passed through shared memory."""
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker's end: the test is the zygote at the door, and the model processes behind it."""
+"""Worker's end of a model connection: the test plays the zygote that connects it, and the model processes."""
 
 import socket
 import threading
@@ -73,7 +73,7 @@ def answer(connection: socket.socket, kind: MessageKind, payload: bytes = b"") -
 
 
 class Zygote(threading.Thread):
-    """Answers each question at the door by the next process, or by a refusal; each process serves one request."""
+    """Zygote that answers each request with the next process or a refusal; each process serves one request."""
 
     def __init__(self, model_channel: socket.socket, processes: list[Process | Refused]) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model process's end of a worker's socket; the test is the worker."""
+"""Model process's end of a worker's socket; the test plays the worker."""
 
 import math
 import select

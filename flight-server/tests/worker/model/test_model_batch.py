@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of several requests on their way through a function, which fails for some of them."""
+"""Rows of several requests that pass through a function, which fails for some of them."""
 
 import socket
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ NUMBERS = pa.schema([pa.field("number", pa.int64())])
 
 
 class Model:
-    """Refuses 13 and 14, and notes how it was called."""
+    """Model that refuses 13 and 14, and records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
@@ -109,7 +109,7 @@ def test_a_request_in_several_batches_is_complete_with_the_last_of_them(connecti
 
 
 class Reusing(Model):
-    """Writes all results into one array of its own."""
+    """Model that writes all results into one array of its own."""
 
     def __init__(self) -> None:
         super().__init__()

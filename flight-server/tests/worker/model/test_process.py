@@ -12,7 +12,7 @@ from updraft_server.worker.model.process import THREADS, VISIBLE_DEVICES, take_s
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*THREADS, VISIBLE_DEVICES):
-        # Set first, so that it is restored afterwards.
+        # Set before deleting, so that the original value is restored afterwards.
         monkeypatch.setenv(name, "1")
     monkeypatch.delenv(VISIBLE_DEVICES)
 

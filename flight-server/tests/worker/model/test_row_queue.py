@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows make a batch, and when, with a clock that the test sets."""
+"""Rows that make up a batch, and when, with a clock that the test sets."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def queue(clock: Clock) -> RowQueue[str, str]:
-    """Of full batches of 512 rows, with two exchanges that are open and one that never sends."""
+    """Return a queue with full batches of 512 rows, two open exchanges, and one that never sends."""
     queue = RowQueue[str, str](512, 0.01, clock)
     for exchange in ("a", "b", "silent"):
         queue.open(exchange)
@@ -73,7 +73,7 @@ def test_rows_that_came_while_the_model_worked_wait_for_those_that_it_answers_th
     assert queue.due_in_seconds() == pytest.approx(0.01)
     queue.add("a", "second", 300, clock())
     clock.seconds += 0.01
-    # Together from now on.
+    # They wait together from now on.
     assert sum(piece.rows for piece in queue.take()) == 500
     assert queue.record.waits.at_most(1) == 10
 
@@ -139,7 +139,7 @@ def test_of_many_exchanges_the_longest_without_a_turn_come_first(clock: Clock) -
 def test_sixteen_exchanges_of_small_batches_make_large_ones_and_nobody_waits_longer_than_configured(
     clock: Clock,
 ) -> None:
-    """Each sends 64 rows, and the next ones a while after the answer; a call takes 40 ms. One exchange is slow."""
+    """Each exchange sends 64 rows, and more a while after the answer; a call takes 40 ms. One exchange is slow."""
     queue = RowQueue[int, int](1024, 0.1, clock)
     think_seconds = [0.001 * (1 + exchange % 7) for exchange in range(15)] + [5.0]
     sends_at = [clock() + 0.002 * exchange for exchange in range(16)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a model process counts as one that hangs: the test is the clock, the process and the zygote that looks."""
+"""Hang detection for model processes: the test plays the clock, the process and the zygote that looks."""
 
 import faulthandler
 import os
@@ -89,7 +89,7 @@ def test_the_zygote_sees_what_the_process_writes_and_no_later_fork_has_it(watchd
     assert looked(watchdog)[-1]
     watchdog.hide_from_forks()
     if not (pid := os.fork()):
-        # Not mapped there: SIGSEGV, of which nothing is printed.
+        # Unmapped in the child, so the access raises SIGSEGV, of which nothing is printed.
         faulthandler.disable()
         watchdog.turned()
         os._exit(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Byte streams of a worker exchange: order, limits, the report of what was read, and bytes of the next task."""
+"""Byte streams of a worker exchange: order, limits, reports of what was read, and bytes of the next task."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Piece = tuple[int, bytes]
 
 
 class Client:
-    """Client's side: the batches that it has sent, and the pieces that it has got."""
+    """Client's side: the batches it has sent, and the pieces it has received."""
 
     def __init__(self, sent: Sequence[Piece], max_bytes_per_reply: int = 0) -> None:
         self.max_bytes_per_reply = max_bytes_per_reply
@@ -39,7 +39,7 @@ class Client:
     descriptor = -1
 
     def acknowledge(self) -> None:
-        """Nothing here waits for it."""
+        """Do nothing: these tests do not wait for it."""
 
     def take(self) -> RequestBatch | None:
         return RequestBatch(self._sent.popleft()) if self._sent else None

@@ -19,7 +19,7 @@ class RefusedError(Exception):
 
 
 class Requests:
-    """Stands for the exchange: gives batches that the test has cut."""
+    """Stand-in for the exchange: gives batches that the test has cut."""
 
     def __init__(self, batches: Iterable[tuple[Sequence[int], Sequence[int], int]], max_records: int = 0) -> None:
         self._batches = iter(batches)
@@ -57,7 +57,7 @@ def read_pairs(*batches: tuple[int, Sequence[int], Sequence[int]]) -> list[tuple
 
 
 def requests_of(groups: list[list[int]], cuts: list[int]) -> list[tuple[list[int], list[int]]]:
-    """The groups as batches, cut after any rows."""
+    """Return the groups as batches that are cut after these rows."""
     values = [value for group in groups for value in group]
     ends = list(accumulate(len(group) for group in groups))
     edges = [0, *sorted(point % (len(values) + 1) for point in cuts), len(values)]

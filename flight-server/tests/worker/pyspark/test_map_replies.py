@@ -25,7 +25,7 @@ _STRUCTS = [{"f": _LONG, "g": 1}, None, {"f": None, "g": None}, {"f": "short", "
 
 
 class _Recorder:
-    """Stands for the exchange: keeps replies."""
+    """Stand-in for the exchange: keeps replies."""
 
     def __init__(self, max_bytes_per_reply: int = 1 << 20) -> None:
         self.max_bytes_per_reply = max_bytes_per_reply
@@ -42,7 +42,7 @@ class _Recorder:
 
 
 class _Label(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
-    """An extension type as functions define them: it cannot be hashed."""
+    """Unhashable extension type, as functions may define one."""
 
     def __init__(self, storage: pa.DataType) -> None:
         super().__init__(storage, "test.label")
@@ -64,7 +64,7 @@ def _batch(column: pa.Array) -> pa.RecordBatch:
 
 
 def _sent(column: pa.Array) -> pa.Array:
-    """The column of the one reply."""
+    """Return the column of the only reply."""
     recorder = _Recorder()
     MapReplies(recorder).add(_batch(column))
     (reply,) = recorder.replies
@@ -179,7 +179,7 @@ def test_batches_of_other_types_are_sent_as_they_are(column: pa.Array) -> None:
 
 
 def _view(size: int, buffer: int, offset: int) -> pa.Array:
-    """Two unchecked views of the same place."""
+    """Return two unchecked views of the same place."""
     view = struct.pack("<i4sii", size, b"long", buffer, offset)
     return pa.Array.from_buffers(pa.string_view(), 2, [None, pa.py_buffer(view * 2), pa.py_buffer(b"long enough" * 4)])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The short way between Arrow and pandas gives what PySpark's own conversions give, or leaves the column to them."""
+"""Fast conversions between Arrow and pandas give the same results as PySpark's own, or leave the column to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from updraft_server.worker.pyspark.plain_numbers import batch_of_numbers, series
 pytestmark = pytest.mark.skipif(
     minor_version(pyspark.__version__) < (4, 2), reason="before 4.2 PySpark converts pandas elsewhere"
 )
-# Spark 3.5 has no such module.
+# Spark 3.5 does not have this module.
 conversion = pytest.importorskip("pyspark.sql.conversion")
 
 _NUMBERS = {
@@ -57,7 +57,7 @@ def test_a_frame_of_numbers_becomes_the_batch_that_pyspark_makes(dtype: str) -> 
 def test_series_of_numbers_become_the_batch_that_pyspark_makes(dtype: str) -> None:
     series = pd.Series(values_of(dtype) * 2, dtype=dtype)
     schema = schema_of(_0=_NUMBERS[dtype], _1=_NUMBERS[dtype])
-    # Every second value of a series lies apart in memory, as no Arrow column does.
+    # A strided series, which no Arrow column is.
     columns = [series[:3], series[::2]]
     batch = batch_of_numbers(columns, schema)
     assert batch is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections that several threads use, and the socket at which a worker reaches the Connect server of its session."""
+"""Connections that several threads use, and the socket on which a worker reaches its session's Connect server."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def server(client: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectS
     from pyspark.sql.connect.client.core import ChannelBuilder
 
     for name in ("_insecure_channel", "_secure_channel"):
-        # Restored after the test, which replaces them.
+        # Set to themselves, so that the originals are restored after the test replaces them.
         monkeypatch.setattr(ChannelBuilder, name, getattr(ChannelBuilder, name))
     monkeypatch.setenv("SPARK_CONNECT_LOCAL_URL", "sc://localhost:15002/;user_id=a")
     server = ConnectServer(SharedConnections(client))
@@ -221,7 +221,7 @@ def test_a_shortage_of_descriptors_passes(client: Client, server: ConnectServer)
         resource.setrlimit(resource.RLIMIT_NOFILE, (free, most))
         try:
             first.connect(f"\0{server._name}")
-            # Meanwhile the server tries to accept, at least once.
+            # Meanwhile the server tries to accept at least once.
             time.sleep(0.2)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))

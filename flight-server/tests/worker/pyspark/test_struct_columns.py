@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The short ways between struct columns and batches give what PySpark's own ways give."""
+"""Fast conversions between struct columns and batches give the same results as PySpark's own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which function a name and a version mean, and what is wrong with those that cannot be called."""
+"""Lookup of functions by name and version, and the faults of those that cannot be called."""
 
 import os
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ def test_a_class_is_loaded_when_it_is_called_first_and_warmed_up() -> None:
 
 
 def classes(loads_in: Literal["worker", "zygote"], load_timeout_seconds: float | None = None) -> list[Any]:
-    """Two, of which each says when it is constructed."""
+    """Return two classes, each of which reports when it is constructed."""
 
     class Base:
         constructed: ClassVar[list[str]] = []
@@ -123,7 +123,7 @@ def test_a_child_that_a_constructor_forks_goes_no_further(capfd: pytest.CaptureF
     functions.load_for_workers()
     loaded: Any = functions.find("Forks").load()
     assert os.waitstatus_to_exitcode(os.wait()[1]) == 1
-    # It ends without a word, but for gRPC's, where another test has used that in this process.
+    # It prints nothing, except gRPC's fork warnings if another test used gRPC in this process.
     printed, written = capfd.readouterr()
     assert (printed, [line for line in written.splitlines() if "fork_posix.cc" not in line]) == ("", [])
     assert loaded is functions.find("Forks").load()

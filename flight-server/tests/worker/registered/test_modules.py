@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions that stand in modules, and modules that cannot be imported."""
+"""Functions defined in modules, and modules that cannot be imported."""
 
 import re
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts as an argument's type though an engine calls it otherwise, and what never does."""
+"""Types that count as an argument's type although an engine uses another name, and types that never do."""
 
 import datetime
 import decimal

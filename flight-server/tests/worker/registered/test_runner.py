@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the results of a table function say which row they belong to where nothing else can."""
+"""Row numbers of a table function's results, if nothing else tells which row they belong to."""
 
 import pyarrow as pa
 import pytest
@@ -21,7 +21,7 @@ def words(*texts: str) -> pa.RecordBatch:
     [
         ([[3]], [0, 0, 0]),
         ([[1, 1, 1, 3]], [0, 3, 3]),
-        # What has no end yet goes on in the next reply.
+        # A row without an end continues in the next reply.
         ([[], [3]], [0, 0, 0, 0, 0, 0]),
         ([[1], [2]], [0, 1, 1, 1, 1, 2]),
         ([[], [0, 3]], [0, 0, 0, 1, 1, 1]),
