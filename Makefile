@@ -171,7 +171,7 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 .PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-other-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-workers test-other-scala test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service bench-gpu-variables
 # The stages of `make check`, for check.mk: it begins those of FIRST beside BUILD, and those of SECOND after BUILD. THIRD belongs to check-all.
 CONNECTOR := spark-connector
-# What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
+# Stages that need no jar run while the connector is built. The longest of the others begin first, so that none runs alone at the end.
 BUILD := test-connector
 NEEDED := .venv/.synced
 FIRST := test-unit sessions-on-$(NEWEST) test-writer types lint test-packages test-chart
