@@ -49,7 +49,7 @@ _CHART = {
 
 
 def settings() -> str:
-    """Return the file."""
+    """Return the text of settings.yaml."""
     server = ServerSettings.model_fields.keys() - _CHART.keys()
     writer = WriterSettings.model_fields.keys() - _CHART.keys()
     places = {
@@ -65,7 +65,7 @@ def settings() -> str:
 
 
 def main() -> int:
-    """0: done or in step; 1: out of step."""
+    """Write or check the file; return 1 if it is out of step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only say whether the file is in step")
     if not parser.parse_args().check:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the table of values into the chart's README; with --check it only says whether the README is in step.
+"""Writer of the table of values in the chart's README; with --check it only says whether the README is in step.
 
 A value's text is the comment above it that starts with `# --`, in values.yaml; values with `# --*` come first.
 """
@@ -20,7 +20,7 @@ _COMMON = "* "
 
 
 def tables(values: str) -> str:
-    """Values of a values.yaml as two Markdown tables, the common values and the others, in its order."""
+    """Return the values of a values.yaml as two Markdown tables, the common values and the others, in its order."""
     rows = list(_rows(yaml.compose(values, Loader=yaml.SafeLoader), "", values.splitlines()))
     common = [(name, default, text.removeprefix(_COMMON)) for name, default, text in rows if text.startswith(_COMMON)]
     others = [row for row in rows if not row[2].startswith(_COMMON)]
@@ -59,7 +59,7 @@ def _text_above(lines: list[str], key: int) -> str:
 
 
 def main() -> int:
-    """0: done or in step; 1: out of step."""
+    """Write or check the README; return 1 if it is out of step."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="only say whether the README is in step")
     readme = _CHART / "README.md"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the schemas of the custom resources that the chart and the examples make, from their operators' own releases.
+"""Writer of the schemas of the chart's and the examples' custom resources, from their operators' own releases.
 
 A release is a Go module: the proxy serves it as an archive that never changes, which its digest here holds. What is
 written is committed, so that the chart's tests need no network.
@@ -87,10 +87,10 @@ def _closed(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     kept = {key: _closed(value) for key, value in schema.items() if key not in ("description", "format")}
-    # Fields called like these are maps of schemas: only a text or a number there is the keyword.
+    # A map here is the schema of a field with this name; only a text or a number is the keyword.
     kept |= {key: schema[key] for key in ("description", "format") if isinstance(schema.get(key), dict)}
     if isinstance(schema.get("pattern"), str):
-        # Go lets a pattern say anywhere that case does not matter.
+        # Go accepts the flag (?i) anywhere in a pattern.
         kept["pattern"] = schema["pattern"].replace("^(?i)", "(?i)^")
     if schema.get("x-kubernetes-int-or-string"):
         kept.pop("type", None)
@@ -111,7 +111,7 @@ def _write(definition: Any, source: str) -> None:
 
 
 def main() -> None:
-    """Fetch and write."""
+    """Fetch the releases and write the schemas."""
     _WRITTEN.mkdir(exist_ok=True)
     for release in _RELEASES:
         archive = _archive(release)

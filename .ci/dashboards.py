@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the chart's Grafana dashboards and the page of their panels from deploy/helm/dashboards.toml.
+"""Writer of the chart's Grafana dashboards and the page of their panels, from deploy/helm/dashboards.toml.
 
 With --check it only says what differs.
 """
@@ -74,7 +74,7 @@ def page(tables: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """0: written or in step; 1: out of step."""
+    """Write or check the files; return 1 if they are out of step."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="only say whether the dashboards are in step")
     tables = tomllib.loads((_HELM / "dashboards.toml").read_text())["dashboard"]

@@ -59,7 +59,7 @@ def _choices(annotation: ast.expr) -> Iterator[ast.expr]:
         case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=values)):
             yield from values
         case ast.Constant(value=None):
-            # None stands for leaving the option out.
+            # None means that the option is left out.
             pass
         case _:
             yield annotation

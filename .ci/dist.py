@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds everything that a user installs into a folder, with the SHA-256 sums of it.
+"""Builder of everything that a user installs, in one folder with the SHA-256 sums.
 
 Wheels and source distributions, the connector's jars as a Maven repository, the chart, what the images are built from,
 and bills of materials. The same commit gives the same bytes: times are that of the commit, the order is of the names.
@@ -36,7 +36,7 @@ _MODE = 0o644
 
 @dataclass(frozen=True)
 class Release:
-    """What is built, from what and into what."""
+    """Version of a release, and how and where to build it."""
 
     version: str
     epoch_seconds: int
@@ -46,7 +46,7 @@ class Release:
 
 
 def python(release: Release) -> None:
-    """Wheels and source distributions, and the locked versions of what they need of others."""
+    """Build wheels and source distributions, and write the locked versions of their third-party requirements."""
     carried = _CONNECTOR / "python/src/updraft_spark/jars"
     shutil.rmtree(carried, ignore_errors=True)
     carried.mkdir()
@@ -57,7 +57,7 @@ def python(release: Release) -> None:
         _run(release, release.uv, "build", "--quiet", *source, *locked)
     (release.into / ".gitignore").unlink()
     exported = release.into / "constraints.txt"
-    # With hashes, pip would ask for those of our own wheels too.
+    # With hashes, pip would also require hashes of our own wheels.
     selected = (
         "--no-default-groups",
         "--all-packages",
@@ -70,7 +70,7 @@ def python(release: Release) -> None:
 
 
 def java(release: Release) -> None:
-    """Return the connector for each Spark with its sources and POM, in the layout of a Maven repository."""
+    """Copy the connector for each Spark with its sources and POM, in the layout of a Maven repository."""
     for jar in _jars(release):
         artifact = jar.name.removesuffix(f"-{release.version}.jar")
         folder = release.into / "maven" / _GROUP.replace(".", "/") / artifact / release.version
@@ -82,7 +82,7 @@ def java(release: Release) -> None:
 
 
 def chart(release: Release) -> None:
-    """Return the chart, as `helm package` makes it but for the times in it."""
+    """Package the chart as `helm package` does, but with the commit's time for all files."""
     with tempfile.TemporaryDirectory() as folder:
         helm = Path(sys.executable).with_name("helm")
         _run(release, str(helm), "package", str(_ROOT / "deploy/helm/updraft"), "--destination", folder)
@@ -95,7 +95,7 @@ def chart(release: Release) -> None:
 
 
 def images(release: Release) -> None:
-    """Return the files that the images are built from: the Dockerfiles, and what .dockerignore lets them see."""
+    """Pack the files that the images are built from: the Dockerfiles, and the files that .dockerignore lets through."""
     wanted = (".dockerignore", "pyproject.toml", "uv.lock", "proto", "flight-server", "gpu-writer", "deploy/cli")
     tracked = _tracked(*wanted, "deploy/images", "LICENSE")
     prefix = f"updraft-images-{release.version}"
@@ -104,7 +104,7 @@ def images(release: Release) -> None:
 
 
 def bills(release: Release) -> None:
-    """CycloneDX bills of materials, without the number and the time that each run gives anew."""
+    """Write CycloneDX bills of materials, without the serial number and the time, which differ with each run."""
     made = {"python": _ROOT / "build/audit/python.cdx.json", "java": _ROOT / "build/audit/java.cdx.json"}
     stamp = datetime.fromtimestamp(release.epoch_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     for language, path in made.items():
@@ -116,7 +116,7 @@ def bills(release: Release) -> None:
 
 
 def sums(release: Release) -> None:
-    """SHA-256 sums of everything, as `sha256sum --check` reads them."""
+    """Write the SHA-256 sums of everything, as `sha256sum --check` reads them."""
     lines = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(release.into)}\n"
         for path in sorted(release.into.rglob("*"))
@@ -198,7 +198,7 @@ def _tracked(*paths: str) -> list[str]:
 def _write_tar(release: Release, name: str, files: Mapping[str, bytes]) -> None:
     with (
         (release.into / name).open("wb") as file,
-        # Its header has a name and a time, unless it is told otherwise.
+        # By default, the gzip header has the file's name and the current time.
         gzip.GzipFile("", "wb", fileobj=file, mtime=release.epoch_seconds) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
@@ -217,7 +217,7 @@ _PARTS: tuple[Callable[[Release], None], ...] = (python, java, chart, images, bi
 
 
 def build(release: Release) -> None:
-    """Fill the folder, which is emptied first."""
+    """Empty the folder and fill it."""
     shutil.rmtree(release.into, ignore_errors=True)
     release.into.mkdir(parents=True)
     for part in _PARTS:
@@ -237,7 +237,7 @@ def _changed() -> str:
 
 
 def main() -> int:
-    """Build, and list what was built."""
+    """Build the release and list its files."""
     parser = argparse.ArgumentParser(prog="make dist DIST=...", description=__doc__)
     parser.add_argument("--uv", default="uv", help="the program uv")
     parser.add_argument("--into", type=Path, default=_ROOT / "dist", help="the folder, which is emptied first")

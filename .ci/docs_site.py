@@ -63,7 +63,7 @@ class Pages:
         return cls(sections, places)
 
     def forgotten(self) -> list[str]:
-        """Return the pages of docs/ that the sidebar does not have."""
+        """Return the pages of docs/ that the sidebar lacks."""
         found = [*(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "docs").rglob("*.ipynb")]
         return sorted({str(path.relative_to(REPOSITORY)) for path in found} - set(self.places))
 
@@ -108,7 +108,7 @@ class Links:
         if path in self.pages.places:
             return f"{match['image']}[{match['label']}]({self._relative(self.pages.places[path])}{anchor})"
         if not (REPOSITORY / path).exists():
-            # Sphinx says that it is missing.
+            # Sphinx reports the missing file.
             return match[0]
         if match["image"]:
             return f"![{match['label']}]({self._relative(path.removeprefix('docs/'))})"
@@ -145,7 +145,7 @@ def stage(folder: Path, source: str, version: str) -> None:
 
 
 def switcher(versions: list[str], site: str) -> str:
-    """Return the file by which the pages know all versions; the first one is the newest."""
+    """Return the text of switcher.json; the first version is the newest."""
     rows = [
         {"version": version, "url": f"{site}/{version}/", "preferred": number == 0}
         | ({"name": f"{version} (latest)"} if number == 0 else {})

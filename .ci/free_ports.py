@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a service can listen at its ports on loopback: `free_ports.py VARIABLE=PORT OFFSET...`.
+"""Check that a service can listen at its ports on loopback: `free_ports.py VARIABLE=PORT OFFSET...`.
 
 `make pool` and `make writer` ask before they print confs that would lead to somebody else's service.
 """
@@ -14,7 +14,7 @@ _LAST_PORT = 2**16 - 1
 
 
 def problem(variable: str, value: str, offsets: list[int]) -> str | None:
-    """Return what is wrong with the port `value` of the make variable, or with one at `offsets` from it; else None."""
+    """Return the problem with the port `value` of the make variable or a port at `offsets` from it, or None."""
     if not value.isascii() or not value.isdigit() or not 0 < int(value) <= _LAST_PORT - max(offsets):
         return f"{variable}={value} is no port: a number from 1 to {_LAST_PORT - max(offsets)} is needed"
     for offset in offsets:
@@ -27,7 +27,7 @@ def problem(variable: str, value: str, offsets: list[int]) -> str | None:
 
 def _taken(port: int) -> str | None:
     with socket.socket() as probe:
-        # As the services do: a connection that has just ended is no obstacle.
+        # As the services do, so that a connection that has just ended does not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -43,7 +43,7 @@ def _suggestion(port: int, offsets: list[int]) -> str:
 
 
 def main() -> int:
-    """Exit status 1, with one line, when a port is taken."""
+    """Print one line and return 1 if a port is taken."""
     variable, _, value = sys.argv[1].partition("=")
     found = problem(variable, value, [int(offset) for offset in sys.argv[2:]])
     if found:

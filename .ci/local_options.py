@@ -32,7 +32,7 @@ _TYPES = {bool: "bool", int: "int", float: "float", str: "str", Path: "str | os.
 
 
 def options() -> str:
-    """Return the file."""
+    """Return the text of options.py."""
     pool = _declarations(ServerSettings, own={"workers"})
     writer = _declarations(WriterSettings, own={"root"})
     shared = {option: lines for option, lines in pool.items() if writer.get(option) == lines}

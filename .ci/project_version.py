@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writer of Updraft's version, which pyproject.toml decides, into each file that has to spell it.
+"""Writer of Updraft's version, which pyproject.toml sets, into each file that repeats it.
 
 With --check it only says which file spells another one.
 """
@@ -50,7 +50,7 @@ def decided(root: Path) -> str:
 
 
 def stale(root: Path, version: str, *, write: bool) -> list[str]:
-    """Return the files that spell another version, or none; with `write` they spell this one afterwards."""
+    """Return the files with another version, or without one; with `write`, put this version into them."""
     found = []
     for name, pattern in _PLACES.items():
         path = root / name
@@ -65,7 +65,7 @@ def stale(root: Path, version: str, *, write: bool) -> list[str]:
 
 
 def main() -> int:
-    """Write the version; with --check the exit code is 1 when a file spells another one."""
+    """Write the version; with --check, return 1 if a file has another one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing")
     only_check = parser.parse_args().check

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the tests of a check from the JUnit reports of pytest, Surefire and ScalaTest; names the stages that failed.
+"""Counter of a check's tests in the JUnit reports of pytest, Surefire and ScalaTest; it names the stages that failed.
 
 The recipe in check.mk leaves two notes for each stage: `<stage>.started`, which holds the name of its report, and
 `<stage>.passed`. What fails without a failed test (a lint, a suite that crashed, a setup) counts as one failure: the
@@ -37,7 +37,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Failure:
-    """A stage or a report that failed; `failed` is 0 where failed tests count already."""
+    """Stage or report that failed; `failed` is 0 if its failed tests already count."""
 
     name: str
     reason: str
@@ -45,7 +45,7 @@ class Failure:
 
 
 def count_report(report: Path) -> Count:
-    """Count one JUnit XML file; raises ParseError when it was cut off."""
+    """Count one JUnit XML file; raise ParseError if it is truncated."""
     total = Count()
     for suite in ElementTree.parse(report).getroot().iter("testsuite"):
         tests, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
@@ -55,7 +55,7 @@ def count_report(report: Path) -> Count:
 
 
 def collect(reports: Path, connector: Path) -> tuple[dict[str, Count], list[Failure]]:
-    """Suites by name, one per pytest report and one per Maven module and Spark; and the reports that were cut off."""
+    """Return suites by name, one per pytest report and one per Maven module and Spark; and the truncated reports."""
     suites: dict[str, Count] = {}
     failures = []
     named = [(report.stem, report) for report in sorted(reports.glob("*.xml"))]
@@ -96,7 +96,7 @@ def _is_of(suite: str, report: str) -> bool:
 
 
 def main() -> int:
-    """Print a line per suite, one per failed stage, and the total; 1 when anything failed or no test ran."""
+    """Print a line per suite, one per failed stage, and the total; return 1 if anything failed or no test ran."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("reports", type=Path, help="folder of pytest's reports, with the stages' notes in stages/")
     parser.add_argument("connector", type=Path, help="folder of the Maven modules")

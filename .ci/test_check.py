@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipe of `make check` over stages of a Makefile of its own: what fails holds up nothing and hides nothing."""
+"""Recipe of `make check` over the stages of a small Makefile: a failure stops no other stage and hides none."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _PASSING = {"LINT": "true", "SETUP": "true", "UNIT": "$(call REPORT,0)"}
 
 @dataclass(frozen=True)
 class Check:
-    """What a run has printed, and how it ended."""
+    """Output and exit status of a run."""
 
     status: int
     lines: list[str]
@@ -63,7 +63,7 @@ class Check:
         return self.lines[-1]
 
     def said_of(self, name: str) -> str:
-        """What the summary says of a suite or a stage; empty where it says nothing."""
+        """Return the summary's text about a suite or a stage; empty if it has none."""
         start = next(index for index, line in enumerate(self.lines) if " passed " in line)
         return "; ".join(line.removeprefix(name).strip() for line in self.lines[start:] if line.startswith(f"{name} "))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The number of settings is held down: each one costs its readers more than it costs its author."""
+"""Limit on the number of settings: each one costs its readers more than it costs its author."""
 
 from __future__ import annotations
 

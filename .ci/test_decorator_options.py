@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guide's tables of the decorator's options have those that Python knows; `make lint` notices a stale one."""
+"""The guide's tables of the decorator's options match the code; `make lint` notices a stale table."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port that a service cannot have is named before anything else is said, with one that it can have."""
+"""A taken port is reported before anything else is printed, with a free port to use instead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.paths import REPOSITORY
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port of loopback at which somebody listens."""
+    """Yield a loopback port with a listener."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield int(server.getsockname()[1])
 

@@ -17,7 +17,7 @@ _ASSIGNED = re.compile(r"^(?:export )?([A-Z][A-Z0-9_]*) *(?:=|:=|\?=|\+=)|^[a-z.
 _OVERRIDABLE = re.compile(r"^(?:export )?([A-Z][A-Z0-9_]*) *\?=", re.MULTILINE)
 _USED = re.compile(r"(?<!\$)\$\(([A-Z][A-Z0-9_]*)\)")
 _OF_MAKE = {"CURDIR", "MAKE", "MAKEFILE_LIST", "PATH"}
-# Targets that only others run: parts of stages have patterns for names, and check.mk has recipes.
+# Targets that only other targets run: parts of stages have patterns for names, and check.mk has recipes.
 _INTERNAL = re.compile(r"^(?:run-|print-)|-on-")
 
 
@@ -30,7 +30,7 @@ def _printed(target: str) -> str:
 
 
 def _settable(makefile: str) -> set[str]:
-    """Variables whose value is a user's: those with a default, and those that the file reads and never assigns."""
+    """Return variables that a user may set: with a default, or read by the file and never assigned."""
     text = re.sub(r"^#.*$", "", makefile, flags=re.MULTILINE)
     assigned = {name for names in _ASSIGNED.findall(text) for name in names}
     return set(_OVERRIDABLE.findall(text)) | (set(_USED.findall(text)) - assigned - _OF_MAKE)
@@ -38,7 +38,7 @@ def _settable(makefile: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def makefile() -> str:
-    """What `make` reads, with what it includes."""
+    """Return the Makefile with the files that it includes."""
     return "\n".join((REPOSITORY / name).read_text() for name in ("Makefile", ".ci/check.mk"))
 
 

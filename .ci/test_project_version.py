@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A release changes one line: everything that spells the version follows it."""
+"""A release changes one line: every other file with the version is written from it."""
 
 import importlib.util
 import shutil
@@ -28,7 +28,7 @@ script = _script()
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of the files that spell it."""
+    """Return a copy of the files that contain the version."""
     for name in script._PLACES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(_ROOT / name, tmp_path / name)
@@ -53,10 +53,10 @@ def test_a_place_that_is_gone_is_told(checkout: Path) -> None:
 
 
 def test_no_other_file_spells_it() -> None:
-    """It would not follow: derive it, or name the file in project_version.py."""
+    """If this fails, derive the version, or name the file in project_version.py."""
     searched = ["git", "grep", "--files-with-matches", "--word-regexp", "--fixed-strings", script.decided(_ROOT)]
     found = subprocess.run(searched, cwd=_ROOT, capture_output=True, text=True, check=True, timeout=60).stdout.split()
-    # Versions of others, and what past releases said.
+    # Versions of other projects and of past releases.
     elsewhere = ("uv.lock", "CHANGELOG.md", "tests/e2e/wire/", "pyproject.toml")
     assert [name for name in found if name not in script._PLACES and not name.startswith(elsewhere)] == []
 

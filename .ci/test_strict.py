@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With STRICT a test that would be skipped fails, so that a place where nothing may be missing says what is."""
+"""With STRICT, a test that would be skipped fails and names what the machine lacks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs on GitHub is what runs on a laptop: workflows call targets of make, with no more rights than they need.
+"""Workflows on GitHub call the make targets that a laptop runs, with no more rights than they need.
 
 `make lint-workflows` holds them against actionlint too, which is a Go program.
 """
@@ -57,28 +57,28 @@ _SCHEMAS = {
 
 
 def _of_make() -> tuple[set[str], set[str]]:
-    """Targets of make, and variables that a user may set."""
+    """Return targets of make, and variables that a user may set."""
     makefile = (REPOSITORY / "Makefile").read_text()
     described = re.findall(r"^([a-z0-9-]+):.*(?:##|#\+) ", makefile, re.MULTILINE)
     return set(described), set(re.findall(r"^#= ([A-Z_]+) ", makefile, re.MULTILINE))
 
 
 def _combinations(job: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """The values of a job's matrix, one combination after the other."""
+    """Yield the combinations of values in a job's matrix."""
     matrix = job.get("strategy", {}).get("matrix", {})
     for values in itertools.product(*matrix.values()):
         yield dict(zip(matrix, map(str, values), strict=True))
 
 
 def _lines(job: dict[str, Any], combination: dict[str, str]) -> Iterator[str]:
-    """Each line that a job runs with these values of its matrix."""
+    """Yield each line that a job runs with these values of its matrix."""
     for step in job["steps"]:
         for line in step.get("run", "").splitlines():
             yield _MATRIX.sub(lambda match: combination[match[1]], line)
 
 
 def _commands(job: dict[str, Any]) -> Iterator[str]:
-    """Each line that a job runs, for each combination of its matrix."""
+    """Return each line that a job runs, for each combination of its matrix."""
     return itertools.chain.from_iterable(_lines(job, combination) for combination in _combinations(job))
 
 
@@ -103,7 +103,7 @@ def _wrong_with_step(step: dict[str, Any]) -> list[str]:
 
 
 def _wrong(workflow: dict[str, Any]) -> list[str]:
-    """All that our rules have against a workflow."""
+    """Return every violation of our rules in a workflow."""
     wrong = (
         [] if workflow.get("permissions") == {"contents": "read"} else ["permissions: more than reading for all jobs"]
     )
@@ -118,13 +118,13 @@ def _wrong(workflow: dict[str, Any]) -> list[str]:
 
 
 def _jobs(name: str) -> list[list[str]]:
-    """The lines of each of a workflow's jobs, for each combination of its matrix apart."""
+    """Return a list of lines for each job of a workflow and each combination of its matrix."""
     jobs = yaml.safe_load((_GITHUB / f"workflows/{name}.yml").read_text())["jobs"]
     return [list(_lines(job, combination)) for job in jobs.values() for combination in _combinations(job)]
 
 
 def _targets(lines: list[str]) -> list[str]:
-    """The targets that these lines make, in order."""
+    """Return the targets that these lines make, in order."""
     return [word for line in lines for word in shlex.split(line.removeprefix(_AS_ROOT))[1:] if "=" not in word]
 
 
@@ -139,7 +139,7 @@ def _run_as_root_by(name: str) -> set[str]:
 
 
 def _missing(lines: list[str]) -> dict[str, set[str]]:
-    """What a job makes too early, and what it should have made before."""
+    """Return the targets that a job makes too early, with the targets it should have made before them."""
     made = _targets(lines)
     needed = {target: _NEEDED_FIRST.get(target, set()) - set(made[: made.index(target)]) for target in made}
     return {target: missing for target, missing in needed.items() if missing}
@@ -196,7 +196,7 @@ def test_nothing_is_skipped_on_the_nightly_cluster() -> None:
 def test_every_nightly_fuzz_target_has_its_time() -> None:
     campaign = yaml.safe_load((_GITHUB / "workflows/nightly.yml").read_text())["jobs"]["campaign"]
     seconds = float(campaign["env"]["FUZZ"].partition("--seconds ")[2].split()[0])
-    # The rest is for what is set up before, and for what the last input of each target takes.
+    # The rest is for the setup, and for the last input of each target.
     assert len(FUZZ_TARGETS) * (seconds + 60) < (campaign["timeout-minutes"] - 20) * 60
 
 
@@ -215,7 +215,7 @@ def test_no_attack_and_no_fault_is_skipped_each_night(target: str) -> None:
 
 @pytest.mark.parametrize("schema", _SCHEMAS)
 def test_github_reads_the_file(schema: str) -> None:
-    """By the schemas that check-jsonschema carries: nothing is fetched."""
+    """Use the schemas that check-jsonschema carries, so the test needs no network."""
     files = [str(path) for path in _SCHEMAS[schema]]
     assert files
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *files]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what follows from spark-versions.toml where it is needed; with --check it only says what differs.
+"""Writer of the texts that follow from spark-versions.toml; with --check it only says what differs.
 
 A place is between two lines that hold `spark-versions.toml: <part>` and `spark-versions.toml: end`.
 """
@@ -26,7 +26,7 @@ _FILES = (
     "docs/compatibility.md",
     ".github/workflows/release.yml",
 )
-# A folder of sources for what changed in each of these: spark-before-X and spark-since-X.
+# Sparks whose changes need two source folders: spark-before-X and spark-since-X.
 _SOURCES_CHANGED_IN = ("4.0", "4.1", "4.2")
 # Packages of the libraries that a jar may carry.
 _CARRIED = {"guava": "com.google.common", "gson": "com.google.gson"}
@@ -40,7 +40,7 @@ Row = dict[str, Any]
 
 
 class Table:
-    """The rows of spark-versions.toml, newest first."""
+    """Rows of spark-versions.toml, newest first."""
 
     def __init__(self, text: str) -> None:
         parsed: dict[str, Any] = tomllib.loads(text)
@@ -59,7 +59,7 @@ class Table:
 
 
 def profiles(table: Table) -> str:
-    """Maven's profiles: what each Spark brings, and which source folders belong to it."""
+    """Return Maven's profiles: the properties and source folders of each Spark."""
     return "".join(_profile(jar, default=jar is table.jars[0]) for jar in table.jars)
 
 
@@ -67,7 +67,7 @@ def _profile(jar: Row, *, default: bool) -> str:
     spark, scala = jar["version"], _scala(jar)
     properties = {"spark.binary.version": spark, "scala.binary.version": scala}
     properties |= {f"{key}.version": value for key, value in jar.items() if key not in ("version", "carries")}
-    # Iceberg has no runtime for 4.2, and the connector uses only classes that are the same in all of them.
+    # Iceberg has no runtime for 4.2. The connector only uses classes that are the same in all runtimes.
     properties["delta.artifact"] = (
         f"delta-spark_{spark}_{scala}" if _number(spark) >= (4, 0) else f"delta-spark_{scala}"
     )
@@ -89,7 +89,7 @@ def _profile(jar: Row, *, default: bool) -> str:
 
 
 def variables(table: Table) -> str:
-    """Return Make's variables: the versions, newest first, their jars, and versions of what is tested beside them."""
+    """Return Make's variables: the Sparks, newest first, their jars, and versions of libraries tested beside them."""
     jars = "".join(f"JAR_OF_{spark['version']} := {_name(table.jar_of(spark))}\n" for spark in table.sparks)
     jars += f"JAR_NAMES := {' '.join(_name(jar) for jar in table.jars)}\n"
     sparks = " ".join(spark["version"] for spark in table.sparks)
@@ -105,7 +105,7 @@ def groups(table: Table) -> str:
 
 
 def conflicts(table: Table) -> str:
-    """No environment has two of the groups."""
+    """Return uv's rule that no environment has two of the groups."""
     names = ", ".join(f'{{ group = "{group}" }}' for group in _groups(table))
     return f"conflicts = [[{names}]]\n"
 
@@ -194,12 +194,12 @@ _PARTS: dict[str, Callable[[Table], str]] = {
 
 
 def fill(text: str, table: Table) -> str:
-    """Return a file's text with every place in it written anew."""
+    """Return a file's text with every place rewritten."""
     return _PLACE.sub(lambda match: match[1] + _PARTS[match[2]](table) + match[3], text)
 
 
 def main() -> int:
-    """Write the places; with --check the exit code is 1 when one was not as the table says."""
+    """Write the places; with --check, return 1 if one differs from the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing")
     only_check = parser.parse_args().check

@@ -106,6 +106,6 @@ def _rows_of(table: pa.Table, row_group_bytes: int | None) -> int:
 
 
 def gpu_of(device: DeviceForTests, **limits: Any) -> Gpu:
-    """Return the device as a writer uses it."""
+    """Return a `Gpu` for the writer: the fake device with admission and staging memory."""
     admission = DeviceAdmission(DeviceLimits(**{"memory_bytes": device.memory_bytes, **limits}))
     return Gpu(device, admission, Staging(device.pinned, BLOCKS * BLOCK_BYTES, block_bytes=BLOCK_BYTES))

@@ -130,14 +130,14 @@ class Outsider:
 
     @property
     def channel(self) -> grpc.Channel:
-        """Shared connection."""
+        """Return the shared connection."""
         if self._channel is None:
             self._channel = self.connection()
         return self._channel
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """Headers of an authorized client."""
+        """Return the headers of an authorized client."""
         return (("authorization", f"Bearer {self.token}"),)
 
     def exchange(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service with OSV's API on this machine, which knows what a test tells it."""
+"""Local service with OSV's API, whose vulnerabilities a test sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Osv(ThreadingHTTPServer):
-    """Vulnerabilities by package URL with version; one a page where `pages` is set."""
+    """Service with vulnerabilities by package URL with version; one a page if `pages` is set."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
@@ -22,7 +22,7 @@ class Osv(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Return the service's URL."""
         return f"http://127.0.0.1:{self.server_port}"
 
 
@@ -56,4 +56,4 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_arguments: object) -> None:
-        """Tests are silent."""
+        """Log nothing."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make audit`: what it finds, and that it passes nothing of which it knows nothing."""
+"""`make audit`: its findings, and that it passes nothing without information about it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def osv() -> Iterator[Osv]:
 
 @pytest.fixture
 def bill(tmp_path: Path) -> Path:
-    """Of the jar: one package of others, and one of ours."""
+    """Write the jar's bill: a third-party package and one of ours."""
     ours = {
         "group": "io.updraft",
         "name": "updraft-client",

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks of tests/programs/bench make of their measurements: verdicts, pages, charts."""
+"""Verdicts, pages and charts that the benchmarks of tests/programs/bench make from measurements."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checker of the benchmark's targets: the best stock counts, and what is missed or missing is a failure."""
+"""Checker of the benchmark's targets: the best stock counts, and a missed or unmeasured target is a failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STOCK = ("stock-sync-rows", "stock-pipelined-rows")
 
 
 def _measured(speed: float, cpu: float) -> list[Record]:
-    """All cases at this speed and CPU share of the better stock; the other stock is ten times as slow.
+    """Return all cases at this speed and CPU share of the better stock; the other stock is ten times as slow.
 
     A case of repeated values is out of comparison and meets its own target.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-models` fails where a promise is missed, and only there."""
+"""`make bench-models` fails if and only if a promise is missed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of Sparks that were started several times count together."""
+"""Measurements from repeated starts of a Spark count together."""
 
 from __future__ import annotations
 

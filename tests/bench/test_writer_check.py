@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checker of the writer's promises: what is missed or was not measured is a failure."""
+"""Checker of the writer's promises: a missed or unmeasured promise is a failure."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status page and the documentation site as a person sees them: `make test-browser`."""
+"""Status page and documentation site as a person sees them: `make test-browser`."""

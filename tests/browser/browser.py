@@ -14,7 +14,7 @@ from selenium.webdriver.chrome.service import Service
 
 @contextmanager
 def chromium(*, javascript: bool = True) -> Iterator[Any]:
-    """A browser of its own for a test; `make test-browser` says what has to be installed."""
+    """Start a new browser for a test; `make test-browser` says what must be installed."""
     options = webdriver.ChromeOptions()
     options.binary_location = _program("chromium")
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1240,1000"):

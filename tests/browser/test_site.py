@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation site that `make docs-site` built: search, versions, colours, widths, nothing from elsewhere."""
+"""Documentation site that `make docs-site` built: search, versions, colors, widths, no third-party content."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Where the versions are served, as a code host's pages serve them."""
+    """Serve the versions as a code host's pages do, and yield the address."""
     handler = functools.partial(_Quiet, directory=str(_SITE))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

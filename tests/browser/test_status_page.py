@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page keeps itself fresh, works without JavaScript, follows the reader's colours and loads nothing else."""
+"""The page refreshes itself, works without JavaScript, follows the reader's color scheme and loads nothing else."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _fail_an_exchange(pool: LocalPool, name: str) -> None:
 
 
 def _text(browser: Any) -> str:
-    # At once: an element that was found may have been replaced before it is read.
+    # Read in one step, because the page may replace an element between finding and reading it.
     return str(browser.execute_script("return document.querySelector('main').innerText"))
 
 
@@ -116,7 +116,7 @@ def test_a_pool_that_has_gone_is_said(browser: Any) -> None:
     )
 
 
-# Each text with its colour and that of what it stands on.
+# Each text with its color and its background color.
 _TEXTS_AND_COLOURS = """
 const solid = colour => !/, 0\\)$/.test(colour);
 const behind = element => {
@@ -130,7 +130,7 @@ return [...document.querySelectorAll("main *, footer *")]
 
 
 def _luminance(colour: str) -> float:
-    """Relative luminance, as the Web Content Accessibility Guidelines define it."""
+    """Return the relative luminance, as the Web Content Accessibility Guidelines define it."""
     channels = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
     red, green, blue = (value / 12.92 if value <= 0.03928 else ((value + 0.055) / 1.055) ** 2.4 for value in channels)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Helm chart, rendered by Helm for the values that people set."""
+"""Helm chart, rendered by Helm for the values that users set."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of Kubernetes' API as Helm wants before it renders, and a note of what it has been asked for."""
+"""Part of Kubernetes' API that Helm asks before it renders, and a record of the requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ANSWERS = {
 
 @contextmanager
 def api_server(config: Path) -> Iterator[list[str]]:
-    """One that knows a single Secret; writes its kubeconfig, and yields the paths that it is asked for."""
+    """Serve an API that has a single Secret; write its kubeconfig, and yield the list of requested paths."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -46,7 +46,7 @@ def api_server(config: Path) -> Iterator[list[str]]:
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Nobody reads it."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chart as Helm renders it, without a cluster."""
+"""Chart as Helm renders it, without a cluster."""
 
 from __future__ import annotations
 
@@ -27,71 +27,71 @@ Manifest = dict[str, Any]
 
 
 class ChartError(Exception):
-    """Helm failed; the text is what a user reads."""
+    """Failure of Helm, with the text that a user reads."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """The manifests of one rendering."""
+    """Manifests of one rendering."""
 
     manifests: tuple[Manifest, ...]
 
     def all(self, kind: str) -> list[Manifest]:
-        """Manifests of a kind."""
+        """Return the manifests of a kind."""
         return [manifest for manifest in self.manifests if manifest["kind"] == kind]
 
     def one(self, kind: str, name: str) -> Manifest:
-        """The manifest of a kind and a name."""
+        """Return the manifest of a kind and a name."""
         (found,) = (manifest for manifest in self.all(kind) if manifest["metadata"]["name"] == name)
         return found
 
     def pod(self, name: str) -> dict[str, Any]:
-        """The pod of a Deployment."""
+        """Return the pod of a Deployment."""
         spec: dict[str, Any] = self.one("Deployment", name)["spec"]["template"]["spec"]
         return spec
 
     def container(self, name: str, called: str = "") -> dict[str, Any]:
-        """The container of a Deployment's pod that is called so; by default the one that serves clients."""
+        """Return the container with this name in a Deployment's pod; by default the one that serves clients."""
         called = called or ("writer" if name.endswith("-writer") else "front")
         (found,) = (container for container in self.pod(name)["containers"] if container["name"] == called)
         return dict(found)
 
     def environment(self, name: str, called: str = "") -> dict[str, str]:
-        """The variables of that container that have literal values."""
+        """Return the variables of that container that have literal values."""
         variables = self.container(name, called)["env"]
         return {variable["name"]: variable["value"] for variable in variables if "value" in variable}
 
 
 def render(values: dict[str, Any] | None = None, *, kubernetes: str = NEWEST_KUBERNETES) -> Release:
-    """Render release `air` in namespace `data`; raises ChartError."""
+    """Render release `air` in namespace `data`; raise ChartError if Helm fails."""
     rendered = _rendered(CHART, yaml.safe_dump(values or {}), kubernetes)
     return Release(tuple(manifest for manifest in _parsed(rendered) if manifest))
 
 
 def manifests(values: dict[str, Any], *options: str, chart: Path = CHART) -> str:
-    """The text that `helm template` prints now, with options of it; never one that it has printed before."""
+    """Return what `helm template` prints with these options; never cached."""
     return _template(chart, *options, values=yaml.safe_dump(values))
 
 
 def alert_rules(values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    """The rules of the release's alerts."""
+    """Return the rules of the release's alerts."""
     rule = render({"monitoring": {"rules": True}, **(values or {})}).one("PrometheusRule", "air-updraft")
     return [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
 
 
 def lint(values: dict[str, Any] | None = None) -> str:
-    """The output of `helm lint --strict`; raises ChartError."""
+    """Return the output of `helm lint --strict`; raise ChartError if it fails."""
     return _helm(
         "lint", str(CHART), "--strict", "--kube-version", f"{NEWEST_KUBERNETES}.0", values=yaml.safe_dump(values)
     )
 
 
 def notes(values: dict[str, Any] | None = None) -> str:
-    """The notes that a user reads after the installation."""
+    """Return the notes that a user reads after the installation."""
     with tempfile.TemporaryDirectory() as directory:
         chart = Path(directory) / "updraft"
         shutil.copytree(CHART, chart)
-        # Helm renders notes only with a cluster.
+        # Helm renders NOTES.txt only with a cluster.
         (chart / "templates/notes.yaml").write_text('kind: Notes\ntext: {{ include "updraft.notes" . | quote }}\n')
         rendered = _rendered(chart, yaml.safe_dump(values or {}), NEWEST_KUBERNETES)
     (text,) = (manifest["text"] for manifest in _parsed(rendered) if manifest["kind"] == "Notes")
@@ -99,13 +99,13 @@ def notes(values: dict[str, Any] | None = None) -> str:
 
 
 def job_template(said: str) -> Manifest:
-    """The pod template for jobs that notes print."""
+    """Return the pod template for jobs that notes print."""
     _, _, text = said.partition("\njob.yaml, a pod template")
     return dict(yaml.safe_load(text.partition(":\n\n")[2].partition("\n\n")[0]))
 
 
 def mounted(spec: dict[str, Any]) -> set[str]:
-    """Files of tokens that the first container of a job finds under its mounts, all of optional Secrets."""
+    """Return the token files under the mounts of a job's only container, all of optional Secrets."""
     (container,) = spec["containers"]
     secrets = {volume["name"]: volume["secret"] for volume in spec["volumes"]}
     assert all(secret["optional"] for secret in secrets.values())
@@ -115,7 +115,7 @@ def mounted(spec: dict[str, Any]) -> set[str]:
 
 
 def _parsed(manifests: str) -> Iterator[Any]:
-    # Nine times faster than the parser in Python.
+    # Nine times faster than yaml.SafeLoader.
     return yaml.load_all(manifests, yaml.CSafeLoader)
 
 
@@ -130,7 +130,7 @@ def _template(chart: Path, *options: str, values: str) -> str:
 
 
 def _helm(*arguments: str, values: str) -> str:
-    # What every installation has to say comes first; the values may say otherwise.
+    # Required answers come first, so that the values can override them.
     command = [str(_HELM), *arguments, "--values", str(_ANSWERS), "--values", "-"]
     ran = subprocess.run(command, input=values, capture_output=True, text=True, timeout=60, check=False)
     if ran.returncode != 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The definitions of custom resources, as `.ci/crds.py` wrote them from their operators' releases."""
+"""Definitions of custom resources, as `.ci/crds.py` wrote them from their operators' releases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SCHEMAS = Path(__file__).with_name("crds")
 
 
 class UnknownResourceError(Exception):
-    """There is no definition of such a resource."""
+    """Resource without a definition."""
 
 
 def validate(manifest: Manifest) -> None:

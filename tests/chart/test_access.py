@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may connect: tokens, certificates, networks."""
+"""Access to the services: tokens, certificates, networks."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_an_empty_list_of_observers_is_refused_because_it_used_to_mean_everybody
     [
         ("10.0.3.17", True),
         ("93.184.215.14", True),
-        # The DNS cache of a node.
+        # A node's DNS cache.
         ("169.254.20.10", True),
         ("2001:db8::1", True),
         ("169.254.169.254", False),

@@ -14,7 +14,7 @@ from updraft_cli.cluster import EVERY_RELEASE, Pod, pod_of
 
 
 def _read(manifest: Any) -> Pod | None:
-    """The pod as the command reads it from the API server's answer."""
+    """Return the pod as the command reads it from the API server's answer."""
     return pod_of(client.ApiClient().deserialize(json.dumps(manifest), "V1Pod", "application/json"))
 
 

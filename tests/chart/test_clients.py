@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs in other namespaces and callers outside the cluster: what admits them, how a token gets there."""
+"""Jobs in other namespaces and callers outside the cluster: how they are admitted and get a token."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ETL = {"pools": {"default": {"clientNamespaces": ["etl", "data"]}}}
 
 
 def _guide(heading: str) -> dict[str, Any]:
-    """The values of a section of the guide."""
+    """Return the values of a section of the guide."""
     text = (REPOSITORY / "docs/guides/clients.md").read_text()
     (block,) = _YAML.findall(text.partition(f"## {heading}\n")[2].partition("\n## ")[0])
     return dict(yaml.safe_load(block))
@@ -140,7 +140,7 @@ def test_the_gateway_leads_to_services_of_the_release() -> None:
         assert [listeners[parent["sectionName"]]["hostname"]] == route["spec"]["hostnames"]
         name = backend["name"].removesuffix("-cluster")
         assert "envoy-gateway-system" in str(_clients(release, name))
-    # Where TLS passes through, the pool's own certificate has to have the name.
+    # With TLS passthrough, the pool's own certificate must have the name.
     assert "pool.example.com" in release.one("Certificate", "updraft-pool-default")["spec"]["dnsNames"]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the chart makes for other operators is what their own definitions take."""
+"""Custom resources that the chart makes for other operators are valid by those operators' definitions."""
 
 from __future__ import annotations
 

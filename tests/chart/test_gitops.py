@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples for Argo CD and Flux: values that the chart takes, and nothing that a controller would undo."""
+"""Examples for Argo CD and Flux: their values are valid, and they set nothing that a controller would undo."""
 
 from __future__ import annotations
 

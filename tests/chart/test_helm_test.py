@@ -15,7 +15,7 @@ _TLS = {"mode": "secret", "secretName": "ours"}
 
 
 def _pods(values: dict[str, Any] | None = None) -> dict[str, dict[str, Any]]:
-    """The pods by the name of the Service that each calls."""
+    """Return the pods by the name of the Service that each calls."""
     return {pod["metadata"]["name"].removesuffix("-test"): pod for pod in render(values).all("Pod")}
 
 
@@ -78,7 +78,7 @@ def test_they_trust_the_authority_in_the_secret() -> None:
     assert tls["secret"] == {
         "secretName": "air-updraft-pool-default-tls",
         "defaultMode": 0o440,
-        # Otherwise a Secret without it would silently keep the pod from starting.
+        # Otherwise a Secret without ca.crt would silently keep the pod from starting.
         "optional": True,
         "items": [{"key": "ca.crt", "path": "ca.crt"}],
     }

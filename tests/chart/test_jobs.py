@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of jobs: settings of the connector, endpoints and Secrets of a release, manifests that clusters take."""
+"""Examples of jobs: settings of the connector, endpoints and Secrets of a release, valid manifests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.paths import REPOSITORY, VERSION
 
 _EXAMPLES = REPOSITORY / "docs/examples"
 _SETTING = re.compile(r"^### `(spark\.updraft\.\S+)`$", re.MULTILINE)
-# The notes have a place here where a job's Spark belongs, and the name of the pod template that they print.
+# For these, the notes have a placeholder for the job's Spark and the name of the pod template that they print.
 _OF_THE_NOTES_ALONE = re.compile(r"spark\.jars|spark\.kubernetes\.\w+\.podTemplateFile")
 
 
@@ -46,7 +46,7 @@ _BOTH = pytest.mark.parametrize("confs", [_of_the_operator(), _of_spark_submit()
 
 
 def _notes() -> dict[str, str]:
-    """The confs that a release `updraft` in the namespace `data` prints."""
+    """Return the confs that the notes of a release `updraft` in the namespace `data` print."""
     found = dict(re.findall(r"^  (spark\.\S+) +(\S+)$", notes({"fullnameOverride": "updraft"}), re.MULTILINE))
     return {name: value for name, value in found.items() if not _OF_THE_NOTES_ALONE.fullmatch(name)}
 

@@ -18,7 +18,7 @@ _KUBERNETES = [f"1.{minor}" for minor in range(27, 38)]
 
 
 def _own(manifests: tuple[Manifest, ...]) -> list[Manifest]:
-    """The manifests whose schema is Kubernetes' own."""
+    """Return the manifests of Kubernetes' own kinds."""
     core = (
         "v1",
         "apps/v1",
@@ -88,11 +88,11 @@ def test_an_older_kubernetes_is_refused() -> None:
         ({"poolDefaults": {"workers": {"sessionFunctions": "signed"}}}, "front.signers, a ConfigMap of the drivers"),
         ({"poolDefaults": {"front": {"signers": "drivers"}}}, "goes with workers.sessionFunctions `signed`"),
         ({"poolDefaults": {"front": None}}, "front is required"),
-        # Values of the other half.
+        # Values that belong to the pool's other half.
         ({"pools": {"default": {"workers": {"tls": {"mode": "off"}}}}}, "tls"),
         ({"pools": {"default": {"image": {"tag": "ours"}}}}, "image"),
         ({"monitoring": {"certificateExpiryDays": 0}}, "certificateExpiryDays"),
-        # Misspelt names.
+        # Misspelled names.
         ({"common": {"replica": 3}}, "common: Additional property replica is not allowed"),
         ({"writer": {"rots": []}}, "writer: Additional property rots is not allowed"),
         ({"pools": {"red": {"worker": {}}}}, r"pools\.red: Additional property worker is not allowed"),

@@ -22,7 +22,7 @@ from tests.support.web import fetched
 
 _PARTS_OF_A_HISTOGRAM = re.compile(r"_(bucket|count|sum)$")
 _ALERTS: list[dict[str, str]] = yaml.safe_load((CHART / "alerts.yaml").read_text())
-# What Prometheus itself makes of each target.
+# Metrics that Prometheus itself adds for each target.
 _PROMETHEUS_OWN = {"up"}
 _DASHBOARDS = [json.loads(path.read_text()) for path in sorted((CHART / "dashboards").glob("*.json"))]
 
@@ -36,7 +36,7 @@ def _queries() -> list[tuple[str, str]]:
 
 
 def _metrics(query: str) -> set[str]:
-    """The metrics in a query; raises ValueError if it is not PromQL."""
+    """Return the metrics in a query; raise ValueError if it is not PromQL."""
     names: set[str] = set()
 
     def note(expression: promql_parser.Expr) -> bool:
@@ -50,7 +50,7 @@ def _metrics(query: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
-    """The metric families that a real pool and a real writer, one with TLS, export."""
+    """Return the metric families that a real pool and a real writer, one with TLS, export."""
     identity = Authority(tmp_path_factory.mktemp("certificates") / "ca").identity("localhost")
     tls: dict[str, Any] = {"tls_certificate_file": identity.certificate, "tls_key_file": identity.key}
     with (

@@ -31,7 +31,7 @@ def test_an_hpa_scales_on_cpu_and_waiting_exchanges() -> None:
         ({}, {"replicas": 2}),
         ({"replicas": 5}, {"replicas": 5}),
         ({"replicas": None}, {}),
-        # Helm would set the number back at each upgrade.
+        # Helm would reset the number of replicas with each upgrade.
         ({"replicas": 5, "autoscaling": {"mode": "hpa"}}, {}),
         ({"autoscaling": {"mode": "keda"}}, {}),
     ],

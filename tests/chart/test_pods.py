@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a platform adds to pods: its users, sandboxes, containers, spread, probes, DNS, images by digest."""
+"""Additions of a platform to pods: users, sandboxes, containers, spread, probes, DNS, images by digest."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _DIGEST = f"sha256:{'a1' * 32}"
 
 
 def _of(name: str, **values: Any) -> dict[str, Any]:
-    """Values of the pool or of the writer, alone."""
+    """Return values of the pool or the writer alone."""
     return {"pools": {"default": values}} if name == _POOL else {"writer": values}
 
 
 def _short_pods(release: Release) -> list[dict[str, Any]]:
-    """The Job's pod and the pod of `helm test`."""
+    """Return the specs of the Job's pod and of `helm test`'s pods."""
     (job,) = release.all("Job")
     return [job["spec"]["template"]["spec"], *(pod["spec"] for pod in release.all("Pod"))]
 
 
 def _spec(**fields: Any) -> dict[str, Any]:
-    """Values with fields of the pods."""
+    """Return values with these fields of the pods."""
     return {"podTemplate": {"spec": fields}}
 
 
@@ -108,7 +108,7 @@ def test_probes_are_timed_by_the_platform_and_ask_the_same(name: str) -> None:
     for kind in timing:
         assert container[kind]["grpc"] == plain[kind]["grpc"]
     assert (container["readinessProbe"]["periodSeconds"], container["livenessProbe"]["failureThreshold"]) == (9, 6)
-    # What does not listen has no probe.
+    # The workers' container does not listen, so it has no probe.
     assert not timing.keys() & release.container(_POOL, "workers").keys()
 
 
@@ -119,7 +119,7 @@ def test_a_pod_has_time_to_load_its_functions(load_timeout: dict[str, int], seco
     release = render({"poolDefaults": {"workers": {"settings": load_timeout}}})
     probe = release.container(_POOL)["startupProbe"]
     assert probe["periodSeconds"] * probe["failureThreshold"] == seconds
-    # A rollout fails no sooner than a pod that does not come up.
+    # A rollout fails only after its pods had their whole time to start.
     assert release.one("Deployment", _POOL)["spec"]["progressDeadlineSeconds"] == seconds + 300
     assert release.one("Deployment", _WRITER)["spec"]["progressDeadlineSeconds"] == 600
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a release asks of a cluster: the numbers in the documents are those of the manifests."""
+"""Resources that a release requests: the numbers in the documents match the manifests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAGES = [CHART / "README.md", REPOSITORY / "docs/guides/install.md"]
 
 
 def _asked(values: dict[str, Any], of: str) -> dict[str, float]:
-    """CPUs and GiB over all pods of the release, of `requests` or `limits`."""
+    """Return the `requests` or `limits` of all pods of the release together, in CPUs and GiB."""
     total = {"cpu": 0.0, "memory": 0.0, "ephemeral-storage": 0.0}
     for deployment in render(values).all("Deployment"):
         for container in deployment["spec"]["template"]["spec"]["containers"]:
@@ -29,7 +29,7 @@ def _asked(values: dict[str, Any], of: str) -> dict[str, float]:
 
 
 def _said(page: str, release: str) -> dict[str, float]:
-    """What a page's table says of a release."""
+    """Return the numbers of a release in a page's table."""
     (row,) = re.findall(rf"^\| {release} \| ([\d.]+) \| ([\d.]+) GiB \| ([\d.]+) GiB \|", page, re.MULTILINE)
     return dict(zip(("cpu", "memory", "ephemeral-storage"), map(float, row), strict=True))
 
@@ -52,5 +52,5 @@ def test_the_small_profile_is_a_release_with_everything_in_it() -> None:
     release = render(_SMALL)
     assert [deployment["spec"]["replicas"] for deployment in release.all("Deployment")] == [1, 1]
     assert len(release.all("Pod")) == 2
-    # One pod each may still be evicted, or a node could never be drained.
+    # One pod of each may still be evicted; otherwise a node could never be drained.
     assert {budget["spec"]["maxUnavailable"] for budget in release.all("PodDisruptionBudget")} == {1}

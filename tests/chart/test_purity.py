@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A render follows from the values alone: it is the same each time, and reads nothing from the cluster."""
+"""A rendering depends on the values alone: it is the same each time and reads nothing from the cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _values = pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "
 
 
 def _with_template(directory: Path, text: str) -> Path:
-    """The chart and one more template."""
+    """Return a copy of the chart with one more template."""
     chart = directory / "updraft"
     shutil.copytree(CHART, chart)
     (chart / "templates/more.yaml").write_text("kind: More\ntext: " + text + "\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the services in the chart's values: each has one place, and any other is refused by naming it."""
+"""Settings of the services in the chart's values: each has one place, and the error for any other names it."""
 
 from __future__ import annotations
 

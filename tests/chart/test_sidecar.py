@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pod template with which each executor has a pool of its own beside it."""
+"""Pod template that gives each executor its own pool as a sidecar."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_workers_start_first_and_the_executor_waits_for_the_front() -> None:
     assert "startupProbe" not in workers
     assert front["startupProbe"]["grpc"]["service"] == "arrow.flight.protocol.FlightService"
     for container in (workers, front):
-        # They stay beside the executor and end with it.
+        # They run as long as the executor.
         assert container["restartPolicy"] == "Always"
         assert not {"ports", "lifecycle", "readinessProbe"} & container.keys()
 

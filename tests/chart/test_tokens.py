@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens that are made in the cluster: by whom, with which rights, and that no manifest has one."""
+"""Tokens made in the cluster: the Job that makes them and its rights. No manifest contains a token."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def _pod(release: Release) -> dict[str, Any]:
 
 
 def _made(release: Release) -> list[str]:
-    """The Secrets that the Job makes."""
+    """Return the names of the Secrets that the Job makes."""
     (container,) = _pod(release)["containers"]
     return [argument for argument in container["args"] if not argument.startswith("--")]
 
 
 def _mounted(release: Release, name: str) -> str:
-    """The Secret that a Deployment's pods take their tokens from."""
+    """Return the name of the Secret with the tokens of a Deployment's pods."""
     (volume,) = (volume for volume in release.pod(name)["volumes"] if volume["name"] == "tokens")
     return str(volume["secret"]["secretName"])
 
@@ -56,7 +56,7 @@ def test_manifests_contain_no_token() -> None:
 
 
 def test_nothing_is_made_up_when_the_chart_is_rendered() -> None:
-    """GitOps renders again and again, and without the cluster."""
+    """GitOps renders repeatedly and without the cluster."""
     for file in (file for file in (CHART / "templates").rglob("*") if file.is_file()):
         called = re.findall(r"(?:{{-?|\(|\||=)\s*(\w+)", file.read_text())
         others = r"lookup|rand\w+|gen\w*(Key|CA|Cert)\w*|uuidv4|now|getHostByName|htpasswd"
@@ -79,7 +79,7 @@ def test_it_may_make_secrets_and_read_those_of_the_release_alone() -> None:
 
 
 def test_a_removed_pool_takes_its_secrets_with_it() -> None:
-    """The owner of each Secret is a service account of its name, in each namespace that has it."""
+    """Each Secret is owned by a service account with its name, in each namespace with the Secret."""
 
     def owners(release: Release) -> set[tuple[str, str]]:
         accounts = release.all("ServiceAccount")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The upgrade guide's command, run by Helm on a release of an older chart that Helm keeps in memory."""
+"""Upgrade command of the guide, run by Helm on a release of an older chart that Helm keeps in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OLD_DRAIN_SECONDS = 7
 
 
 def _installed() -> dict[str, Any]:
-    """A release with values of ours, of a chart with another default and without what came later."""
+    """Return a release with our values, of a chart with another default and without the later sections."""
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())
     defaults["common"]["drainTimeoutSeconds"] = _OLD_DRAIN_SECONDS
     del defaults["monitoring"]
@@ -45,7 +45,7 @@ def _installed() -> dict[str, Any]:
 
 
 def _command() -> list[str]:
-    """The guide's command that upgrades."""
+    """Return the guide's upgrade command."""
     text = (REPOSITORY / "docs/guides/upgrade.md").read_text()
     (line,) = re.findall(r"^    (helm upgrade .*)$", text, re.MULTILINE)
     return shlex.split(line)

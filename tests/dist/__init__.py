@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make dist` built, installed and used as its users do: without the checkout."""
+"""Files that `make dist` built, installed and used as users do: without the checkout."""

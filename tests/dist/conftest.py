@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder that `make dist` filled, and new environments with what is in it, made by the commands of the guides."""
+"""Folder that `make dist` filled, and new environments installed from it by the guides' commands."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def dist() -> Path:
 
 @pytest.fixture(scope="session")
 def wheels(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with `dist`, and with `wheels` as the guide to air-gapped places collects them: this asks an index, and
-    gets the versions of the lock file."""
+    """Return a directory with `dist`, and with `wheels` from an index, as the guide to air-gapped places collects them.
+
+    Their versions are those of the lock file.
+    """
     directory = tmp_path_factory.mktemp("fetched")
     (directory / "dist").symlink_to(dist)
     collect, _ = python_commands("platforms")
@@ -41,7 +43,7 @@ def wheels(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment in which somebody has typed the notebook guide's `pip install`, with no index to be had."""
+    """Return an environment after the notebook guide's `pip install`, run without an index."""
     directory = tmp_path_factory.mktemp("installed")
     (directory / "dist").symlink_to(wheels / "dist")
     made = new_environment(directory / "environment")
@@ -53,7 +55,7 @@ def installed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(installed: Path, tmp_path: Path) -> Run:
-    """Runs a program of the environment in an empty directory; it fails the test unless it ends with `status`."""
+    """Return a function that runs a program of the environment in an empty directory and checks its exit status."""
 
     def run(program: str, *arguments: str | Path, status: int = 0) -> subprocess.CompletedProcess[str]:
         return _ran([installed / "bin" / program, *arguments], installed, tmp_path, {}, status)
@@ -62,18 +64,18 @@ def run(installed: Path, tmp_path: Path) -> Run:
 
 
 def locked(dist: Path) -> Mapping[str, str]:
-    """Variables with which pip takes the versions that the release was tested with."""
+    """Return the variables that make pip take the versions that the release was tested with."""
     return {"PIP_CONSTRAINT": str(dist / "constraints.txt")}
 
 
 def new_environment(path: Path) -> Path:
-    """An environment of this Python with pip alone."""
+    """Return an environment of this Python with pip alone."""
     subprocess.run([sys.executable, "-m", "venv", path], check=True, timeout=_TIMEOUT_SECONDS)
     return path
 
 
 def typed(command: str, environment: Path, directory: Path, variables: Mapping[str, str] | None = None) -> str:
-    """Type a command into a shell in which the environment is active; what it prints."""
+    """Type a command into a shell in which the environment is active, and return its output."""
     shell = ["bash", "-eu", "-o", "pipefail", "-c", command]
     return _ran(shell, environment, directory, variables or {}, status=0).stdout
 

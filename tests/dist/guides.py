@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guides tell users to type and to run."""
+"""Commands and Python code in the guides."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _INDENTED = re.compile(r"^    ((?:pip|python|spark-submit|updraft) .*)$", re.MUL
 
 
 def cells(guide: str) -> list[str]:
-    """The blocks of Python of a page of docs/guides, as the cells of one notebook."""
+    """Return the blocks of Python of a page of docs/guides, as the cells of one notebook."""
     return [code for language, code in _BLOCK.findall(_page(guide)) if language == "python"]
 
 
 def commands(guide: str) -> list[str]:
-    """The commands on its lines, in order."""
+    """Return the commands on the page's lines, in order."""
     return _INDENTED.findall(_BLOCK.sub("", _page(guide)))
 
 
 def python_commands(guide: str) -> list[str]:
-    """The commands of pip in its blocks of bash, in order."""
+    """Return the commands of pip in the page's blocks of bash, in order."""
     blocks = [code for language, code in _BLOCK.findall(_page(guide)) if language == "bash"]
     return [line for block in blocks for line in block.splitlines() if line.startswith("pip ")]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A UDF, a write, `updraft doctor` and the chart, from what was released alone."""
+"""A UDF, a write, `updraft doctor` and the chart, from the released files alone."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ import updraft.spark, updraft_server.cli, updraft_writer.cli, updraft_cli.main, 
 
 print(*{module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None)})
 """
-# As --packages finds the connector in a repository of files: Ivy, and no other place.
+# Resolves the connector with Ivy in a repository of files only, as --packages does.
 _PACKAGES = """
 import os
 import sys
@@ -92,14 +92,14 @@ def test_the_guide_does_what_it_says(run: Run, tmp_path: Path, mode: str) -> Non
 
 
 def _table(text: str) -> str:
-    """The numbers in kelvin, as Spark shows them."""
+    """Return the numbers in kelvin, as Spark shows them."""
     lines = text.splitlines()
     first = next(number for number, line in enumerate(lines) if line.endswith("|kelvin|"))
     return "\n".join(lines[first : first + 5])
 
 
 def test_a_clusters_conf_is_printed_checked_and_used_as_the_guide_says(run: Run, tmp_path: Path) -> None:
-    """With a pool of this machine in place of the cluster's."""
+    """A pool of this machine takes the place of the cluster's."""
     _, *lines = commands("notebook")
     assert [line.split()[0] for line in lines] == ["python", "updraft", "spark-submit", "spark-submit"]
     assert lines[0].count(_CLUSTERS_POOL) == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/functions.md with the programs that it installs, pip among them, which the rest of its tests does not have."""
+"""docs/functions.md with the programs that it installs, such as pip, which the page's other tests lack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INSTALL, _DEPLOY = "pip install --quiet dist", ("pip wheel", "ls ", "pip instal
 
 
 def test_a_module_is_begun_tested_and_built_with_what_the_page_installs(wheels: Path, tmp_path: Path) -> None:
-    """This asks an index for pytest and for what builds the wheel."""
+    """This asks an index for pytest and the build requirements."""
     (tmp_path / "dist").symlink_to(wheels / "dist")
     made = new_environment(tmp_path / "environment")
     typed(step(_INSTALL).text, made, tmp_path, {"PIP_FIND_LINKS": str(wheels / "wheels"), **locked(wheels / "dist")})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder as a whole: complete, summed, and the same when it is built again elsewhere."""
+"""Release folder as a whole: complete, with checksums, and identical if built again elsewhere."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_jar_has_its_sources_and_its_pom(dist: Path, name: str) -> None:
         names, kept = set(jar.namelist()), set(sources.namelist())
     assert {"META-INF/LICENSE", "META-INF/NOTICE"} <= names
     assert "META-INF/LICENSE" in kept
-    # Each class of Java is in a file of its name; what protoc generated is there as its .proto.
+    # Each Java class has a source file with its name; for generated classes, the .proto is included.
     own = {name for name in names if name.startswith("io/updraft/client/") and name.endswith(".class")}
     assert own
     assert {f"{name.removesuffix('.class').split('$')[0]}.java" for name in own} <= kept
@@ -102,7 +102,7 @@ def test_bills_of_materials_name_what_is_shipped(dist: Path) -> None:
 
 
 def test_the_image_context_is_a_whole_workspace(dist: Path, tmp_path: Path) -> None:
-    """Which the Dockerfile syncs with `--locked`; the images themselves are built by `make images`."""
+    """The Dockerfile syncs it with `--locked`; `make images` builds the images themselves."""
     with tarfile.open(dist / f"updraft-images-{VERSION}.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     context = tmp_path / f"updraft-images-{VERSION}"

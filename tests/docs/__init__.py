@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documentation says is true: links, anchors, images, names, tests of guarantees, make targets."""
+"""The documentation is correct: links, anchors, images, names, tests of guarantees, make targets."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests read from a Markdown page: its links and the anchors of its headings."""
+"""Markdown page with its links and the anchors of its headings."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ _ELSEWHERE = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Page:
-    """A Markdown file."""
+    """Markdown file."""
 
     path: Path
 
     @cached_property
     def text(self) -> str:
-        """The page without its blocks of code."""
+        """Return the page without its blocks of code."""
         return _FENCED.sub("", self.path.read_text())
 
     @property
     def relative_links(self) -> list[str]:
-        """Targets of links and images inside the repository."""
+        """Return targets of links and images inside the repository."""
         return [target for target in _LINK.findall(self.text) if not _ELSEWHERE.match(target)]
 
     @property
     def other_sites(self) -> list[str]:
-        """Targets of links that lead out of the repository."""
+        """Return targets of links that lead out of the repository."""
         return [target for target in _LINK.findall(self.text) if _ELSEWHERE.match(target)]
 
     @cached_property
     def anchors(self) -> set[str]:
-        """The anchors that GitHub makes from this page's headings."""
+        """Return the anchors that GitHub makes from this page's headings."""
         return {_slug(heading) for heading in _HEADING.findall(self.text)}
 
     @property
     def make_targets(self) -> list[str]:
-        """Targets of make that the page names."""
+        """Return the targets of make that the page names."""
         return _MAKE.findall(self.text)
 
     def section(self, heading: str) -> str:
-        """The text under a heading of the second level."""
+        """Return the text under a heading of the second level."""
         return re.split(rf"^## {re.escape(heading)}\s*$", self.text, flags=re.MULTILINE)[1].split("\n## ")[0]
 
     def problem(self, link: str) -> str | None:
-        """What is wrong with a relative link; None if nothing is."""
+        """Return the problem with a relative link, or None."""
         place, _, anchor = link.partition("#")
         target = self.path.parent / place if place else self.path
         if not target.exists():
@@ -65,7 +65,7 @@ class Page:
 
 
 def repository_pages() -> list[str]:
-    """Paths of all Markdown files of the repository, relative to its root."""
+    """Return the paths of all Markdown files of the repository, relative to its root."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
         cwd=REPOSITORY,
@@ -77,7 +77,7 @@ def repository_pages() -> list[str]:
 
 
 def links_in(text: str) -> list[str]:
-    """Targets of the links in a part of a page."""
+    """Return the targets of the links in a part of a page."""
     return _LINK.findall(text)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guides tell users to type works: the chart accepts the values, the commands have the options."""
+"""Commands and values of the guides work: the chart accepts the values, the commands have the options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.paths import REPOSITORY
 from updraft.service.identities_file import parse_identities
 from updraft_cli.main import Updraft
 
-# Manifests are no values: tests/chart/test_gitops.py reads those.
+# tests/chart/test_gitops.py reads the manifests.
 _YAML = re.compile(r"^```yaml\n(?!apiVersion)(.*?)^```", re.MULTILINE | re.DOTALL)
 _TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^(?:    |\$ )((?:updraft|helm) .*)$", re.MULTILINE)
@@ -85,9 +85,9 @@ def test_a_command_that_does_not_exist_would_be_found() -> None:
 
 @pytest.mark.parametrize("arguments", _found(_INSTALL, _INSTALL_PAGES))
 def test_a_guide_installs_every_distribution_of_ours_that_it_needs(arguments: str) -> None:
-    """No distribution of ours comes from PyPI: a name there belongs to somebody else, or may one day."""
+    """Our distributions are not on PyPI: their names there belong to somebody else, or may one day."""
     if "dist/updraft_*.whl" in arguments:
-        # All of them, by their files: tests/dist installs them. What they say of others is enough for a user.
+        # tests/dist installs all of these wheels. Their own requirements are enough for a user.
         assert "--constraint" not in arguments
         return
     folders = [REPOSITORY / argument.partition("[")[0] for argument in shlex.split(arguments)]
@@ -98,7 +98,7 @@ def test_a_guide_installs_every_distribution_of_ours_that_it_needs(arguments: st
 
 
 def _set(pairs: list[str]) -> dict[str, object]:
-    """Values as `--set a.b=c` makes them."""
+    """Return values as `--set a.b=c` makes them."""
     values: dict[str, object] = {}
     for pair in pairs:
         path, _, value = pair.partition("=")

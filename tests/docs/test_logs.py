@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guide to logs shows the fields that a line of a function has."""
+"""The guide to logs shows the fields of a function's log lines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that a page gives exist: the connector's settings, environment variables, metrics, values of the chart."""
+"""Names in the pages exist: the connector's settings, environment variables, metrics, values of the chart."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _METRIC = re.compile(r"\bupdraft_[a-z_]+[a-z]\b")
 _VALUE = re.compile(r"`((?:common|poolDefaults|front|workers|writer|monitoring|tracing)(?:\.(?!py\b)\w+)+)[`:]")
 _PARTS_OF_A_METRIC = re.compile(r"_(bucket|count|sum|total)$")
 _SOURCES = ("deploy/cli/src", "flight-server/src", "gpu-writer/src", "proto/python/src")
-# The changelog also has the names of what is gone.
+# The changelog also has names that no longer exist.
 _PAGES = [name for name in repository_pages() if name != "CHANGELOG.md"]
 
 
 @cache
 def _sources() -> str:
-    """The text of the services and the command: it has the name of each metric and each package."""
+    """Return the sources of the services and the command, which contain the names of all metrics and packages."""
     files = (file for folder in _SOURCES for file in (REPOSITORY / folder).rglob("*.py"))
     return "\n".join(file.read_text() for file in files)
 
 
 @cache
 def _confs() -> set[str]:
-    """Settings of the connector, and their prefixes."""
+    """Return the connector's settings and their prefixes."""
     confs = _CONF.findall((REPOSITORY / "docs/reference/connector.md").read_text())
     return {conf[:end] for conf in confs for end in [*(dot.start() for dot in re.finditer(r"\.", conf)), None]}
 
@@ -49,7 +49,7 @@ def _yaml(name: str) -> Any:
     return yaml.safe_load((CHART / name).read_text())
 
 
-# What lies below them is Kubernetes' own.
+# The fields below these are Kubernetes' own.
 _FIELDS_OF_KUBERNETES = ("podTemplate", "container", "spec")
 
 
@@ -70,7 +70,7 @@ def _is_value(path: str) -> bool:
 
 
 def _is_metric(name: str) -> bool:
-    """Return whether the services have it, whole or behind the prefix that a metric of both services takes."""
+    """Return whether the sources have the metric, with its name whole or its prefix as a variable."""
     shared = re.sub(r"^updraft_(writer_)?", "prefix}_", name)
     return name in _sources() or f'{shared}"' in _sources()
 

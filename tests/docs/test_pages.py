@@ -19,7 +19,7 @@ _HOSTS = (
     "www.conventionalcommits.org",
 )
 _KNOWN_SITE = re.compile(rf"https://(?:{'|'.join(map(re.escape, _HOSTS))})(?:/|$)")
-# A command that spans two lines cannot be copied in one go, and tests/kube types such lines as they are.
+# A command must be on one line: users copy it at once, and tests/kube types each line as it is.
 _CUT_COMMAND = re.compile(r"(?<!`)`(?:kubectl|helm|make|updraft|updraft-server|pip|\./mvnw) [^`\n]*\n[^`]*`")
 
 
@@ -33,7 +33,7 @@ def test_every_relative_link_leads_somewhere(page: Page) -> None:
 
 
 def test_every_link_to_another_site_is_https_and_leads_to_a_known_host(page: Page) -> None:
-    """`make docs-links` asks these sites each night. Without the internet, a mistyped host is found all the same."""
+    """`make docs-links` requests these links each night. This test finds a mistyped host without the internet."""
     assert [link for link in page.other_sites if not _KNOWN_SITE.match(link)] == []
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runbooks quote of logs and errors is what the services say."""
+"""Runbooks quote lines of logs and errors exactly as the services write them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OF_STORAGES = {f"cannot {step.value}" for step in Step}
 
 @cache
 def _logged() -> set[str]:
-    """The event of each line that a service logs with a text of its own."""
+    """Return every literal event in the services' log calls."""
     files = (file for folder in _SOURCES for file in (REPOSITORY / folder).rglob("*.py"))
     calls = (node for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call))
     return {
@@ -45,18 +45,18 @@ def _logged() -> set[str]:
 
 
 def _lines(text: str) -> set[str]:
-    """What a text says of lines of a log."""
+    """Return the log lines that a text quotes."""
     return {quoted for pair in _LINE.findall(text) for quoted in pair if quoted}
 
 
 def _sentences(text: str) -> set[str]:
-    """Whatever else it quotes that is neither a name nor a command."""
+    """Return all other quotes that are neither names nor commands."""
     quoted = {" ".join(found.split()) for found in _QUOTED.findall(text)}
     return {found for found in quoted if _SENTENCE.fullmatch(found) and not found.startswith(_COMMANDS)}
 
 
 def _unsaid(text: str) -> set[str]:
-    """What nobody says of what a text quotes."""
+    """Return the quotes in a text that match no message of the services or the systems below them."""
     others = _OF_KUBERNETES | _OF_THE_SYSTEM | _OF_STORAGES
     return (_lines(text) - _logged() - _AUDITED) | (_sentences(text) - _logged() - others)
 

@@ -331,7 +331,7 @@ def test_twenty_thousand_groups(sides: Sides) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_group_of_a_million_rows_streams(sides: Sides) -> None:
-    """A row has 100 bytes: 100 MB pass through a worker that holds only a few slices."""
+    """At 100 bytes a row, 100 MB pass through a worker that holds only a few slices at a time."""
     needs_spark((4, 1), "iterators over groups")
 
     def arrow_peak(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -195,7 +195,7 @@ def test_a_plan_that_runs_again_is_signed_by_the_key_that_is_there_then(
         try:
             signer.sign_as(new)
             signer.trust(new)
-            # The pool checks its file every second; until then it knows only the first key.
+            # The pool rereads its key file every second; until the next read, it knows only the first key.
             assert until("the pool knows the new key", lambda: _collected(frame)) == first
         finally:
             signer.sign_as(old)

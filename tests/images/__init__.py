@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The images that `make images` has built, as whoever pulls them sees them."""
+"""Images that `make images` has built, as a user who pulls them sees them."""

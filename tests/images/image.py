@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image in buildah's storage: its configuration and its files."""
+"""Image in buildah's storage: its configuration and its files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SBOM = "io.updraft.sbom"
 
 @dataclass(frozen=True)
 class Image:
-    """An image whose root file system is mounted at `root` while it is open."""
+    """Image whose root file system is mounted at `root` while it is open."""
 
     config: dict[str, Any]
     root: Path
@@ -31,23 +31,23 @@ class Image:
 
     @property
     def environment(self) -> Path:
-        """The Python environment that the image adds to its base."""
+        """Return the Python environment that the image adds to its base."""
         return self.root / _ENVIRONMENT
 
     @cached_property
     def packages(self) -> dict[str, str]:
-        """Versions of the installed Python packages, by name."""
+        """Return the versions of the installed Python packages, by name."""
         (site,) = self.environment.glob("lib/python*/site-packages")
         return {normalized(found.metadata["Name"]): found.version for found in distributions(path=[str(site)])}
 
     @cached_property
     def bill_of_materials(self) -> dict[str, Any]:
-        """The document whose path a label gives."""
+        """Return the document whose path a label gives."""
         return dict(json.loads((self.root / self.labels[_SBOM].lstrip("/")).read_text()))
 
     @property
     def size_bytes(self) -> int:
-        """Size of that environment."""
+        """Return the size of that environment."""
         return sum(file.lstat().st_size for file in self.environment.rglob("*"))
 
 
@@ -64,7 +64,7 @@ def opened(name: str) -> Iterator[Image]:
 
 
 def normalized(name: str) -> str:
-    """A package's name as the lock file writes it."""
+    """Return a package's name as the lock file writes it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The images run as deploy/compose/compose.yaml says, and a Spark beside them uses both.
+"""Images run as deploy/compose/compose.yaml says, and a Spark beside them uses both.
 
 Compose needs Docker's engine. This test asks containerd for the same containers: image, command, user, environment,
 read-only root, capabilities, tmpfs, shared memory, memory limit, and the usual filter of system calls. One network
@@ -53,7 +53,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Engine:
-    """A containerd of this test's own."""
+    """Separate containerd for this test."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -89,7 +89,7 @@ class Engine:
         options = _options(service)
         if beside:
             options += ["--with-ns", f"network:/proc/{beside}/ns/net"]
-        # Containers of a killed test are no obstacle to the next.
+        # Containers of a killed test must not block the next one.
         files = ["--pid-file", str(pid), "--log-uri", f"file://{log}", "--runc-root", str(self._directory / "runc")]
         self.ctr("run", "--detach", *files, *options, reference, name, *entrypoint, *service["command"])
         try:
@@ -112,7 +112,7 @@ class Engine:
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(60)
-        # It holds a copy of both images.
+        # The directory holds a copy of both images.
         shutil.rmtree(self._directory / "root", ignore_errors=True)
 
     def _ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -121,7 +121,7 @@ class Engine:
 
 
 def _options(service: dict[str, Any]) -> list[str]:
-    """The options of a service as those of `ctr run`; it has no others that would change what the container may do."""
+    """Return a service's options for `ctr run`; fail if another option would change what the container may do."""
     told = {"image", "build", "command", "environment", "ports", "healthcheck", "stop_grace_period"}
     options = ["--seccomp"]
     for key, value in service.items():
@@ -132,7 +132,7 @@ def _options(service: dict[str, Any]) -> list[str]:
                 assert value == ["ALL"]
                 options += [word for name in _CAPABILITIES for word in ("--cap-drop", f"CAP_{name}")]
             case "security_opt":
-                # It is ctr's default.
+                # This is ctr's default.
                 assert value == ["no-new-privileges:true"]
             case "tmpfs":
                 for place in value:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image of docs/functions.md: that of the pool, with functions that its Python imports."""
+"""Image of docs/functions.md: the pool's image, with functions that its Python imports."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ def test_it_starts_as_the_pools_image_does(image: Image) -> None:
 
 
 def test_everybody_may_read_them(image: Image) -> None:
-    """Workers have a user of their own."""
+    """Workers run as a user of their own."""
     for path in (image.root / "opt/functions").rglob("*"):
         assert path.stat().st_mode & 0o004, path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image's labels are true, and it contains nothing that it does not need."""
+"""An image's labels are correct, and it contains nothing unnecessary."""
 
 from __future__ import annotations
 

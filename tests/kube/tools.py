@@ -58,7 +58,7 @@ _ALL = (KWOK, METRICS_SERVER, PROMETHEUS_ADAPTER, KEDA_OPERATOR, KEDA_ADAPTER)
 
 
 def skip_unless_built(*programs: Program) -> None:
-    """Skip a test that needs these programs, with the command that builds them."""
+    """Skip the test if any of these programs is missing, and name the command that builds them."""
     missing = [program.name for program in programs if not program.path.exists()]
     if missing:
         pytest.skip(f"{', '.join(missing)}: not built; `make kube-tools` does that")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package that carries the jars, for this process and those that it starts."""
+"""Package that carries the jars, for this process and its children."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture
 def carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where it is importable from, by this process and those that it starts."""
+    """Make the package importable for this process and its children, and return its path."""
     package = carry_jar(tmp_path / "site")
     monkeypatch.syspath_prepend(str(package.parent))
     monkeypatch.setenv("PYTHONPATH", str(package.parent))

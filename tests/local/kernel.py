@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Jupyter kernel, driven as a notebook drives it."""
+"""Jupyter kernel, driven as a notebook drives it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Output:
 
 
 class Kernel:
-    """A running kernel; cells run one after the other."""
+    """Running kernel; cells run one after the other."""
 
     def __init__(self, manager: Any, client: Any) -> None:
         self._manager = manager
@@ -42,7 +42,7 @@ class Kernel:
         return self.finished(self.start(code))
 
     def start(self, code: str) -> str:
-        """Begin to run a cell."""
+        """Start to run a cell."""
         return str(self._client.execute(code))
 
     def interrupt(self) -> None:
@@ -76,7 +76,7 @@ class Kernel:
 
 @contextmanager
 def running_kernel(directory: Path) -> Iterator[Kernel]:
-    """A kernel of this Python, in a directory; its processes end with the block."""
+    """Run a kernel of this Python in a directory; its processes end with the block."""
     manager, client = start_new_kernel(
         kernel_name="python3", cwd=str(directory), env=dict(os.environ), startup_timeout=_TIMEOUT_SECONDS
     )

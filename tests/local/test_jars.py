@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which jar a session is told, and what it is told where there is none."""
+"""Jar that a session gets, and the error if there is none."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _MODULE = "from updraft import function\nRATE = {rate}\n@function\ndef rated(x: 
 
 @dataclass
 class Notebook:
-    """A kernel whose first cell has made a local pool and a session, for all tests of a mode."""
+    """Kernel whose first cell has made a local pool and a session, for all tests of a mode."""
 
     kernel: Kernel
     directory: Path
@@ -81,7 +81,7 @@ def kernel(notebook: Notebook) -> Kernel:
 def test_the_stop_button_frees_the_worker_at_once(notebook: Notebook) -> None:
     kernel, log = notebook.kernel, notebook.log
     before = kernel.run("print(signal.getsignal(signal.SIGINT))").text
-    # Several times: an interrupt leaves everything as it was.
+    # Repeated, because an interrupt must leave everything as it was.
     for times, action in enumerate(("collect", "show", "toPandas"), start=1):
         cell = kernel.start(f"spark.range(1).select(sleepy('id')).{action}()")
         until("the function runs", lambda times=times: log.read_text().count("asleep") == times)  # type: ignore[misc]
@@ -146,7 +146,7 @@ print(counted)
     assert all(line.startswith("updraft: ") and " of 1 workers busy, " in line for line in lines)
     assert any("1 of 1 workers busy" in line for line in lines)
     assert all(int(line.split()[1]) <= 500 for line in lines)
-    # A local Spark Connect server runs in a JVM of this process, so its tasks are known too.
+    # A local Spark Connect server runs in a JVM of this process, so its tasks are counted too.
     assert any(" of 4 tasks" in line for line in lines)
     assert kernel.run("time.sleep(4)").shown == []
     assert kernel.run(f"pool.shows_progress = False\n{slow}").shown  # the cell itself had begun before
@@ -228,7 +228,7 @@ def test_a_cell_that_runs_twice_says_that_it_started_another_pool(tmp_path: Path
 
 
 def _shown_pool(kernel: Kernel) -> str:
-    """The state of the pool, which its front updates every two seconds."""
+    """Return the state of the pool, which its front updates every two seconds."""
     return str(kernel.run("pool").shown[0]["text/html"])
 
 
@@ -271,7 +271,7 @@ def test_a_cell_shows_where_a_running_function_spends_its_time(tmp_path: Path) -
     with running_kernel(tmp_path) as kernel:
         assert not (started := kernel.run(_CALLED)).error, started.text
         for name in ("'works'", "None"):
-            # The cell shows progress too.
+            # The cell also shows progress, before the profile.
             *_, shown = kernel.run(f"pool.profile({name}, seconds=1)").shown
             assert shown["text/html"].startswith("<svg ")
             titles = re.findall(r"<title>(.*?): \d+ samples", shown["text/html"])

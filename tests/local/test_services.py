@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool and a writer that a program starts: they end with it, and nobody else reaches them."""
+"""Pool and writer that a program starts: they end with it, and only its user reaches them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.web import fetched
 from updraft.client.writer import WriterClient
 from updraft.spark.interrupts import INTERRUPTS
 
-# Prints the supervisor's pid, and then does what its argument says.
+# Prints the supervisor's pid, then does what its argument says.
 _PROGRAM = """
 import json, os, signal, sys
 import updraft.spark
@@ -60,7 +60,7 @@ def test_it_ends_with_the_program_that_started_it(service: str, end: str, tmp_pa
 
 
 def _process(pid: int) -> psutil.Process | None:
-    """None for one that has ended already."""
+    """Return the process, or None if it has ended."""
     try:
         return psutil.Process(pid)
     except psutil.NoSuchProcess:
@@ -143,7 +143,7 @@ def test_an_option_that_does_not_exist_is_named_in_one_line_with_the_one_that_wa
 
 
 def test_a_module_that_cannot_be_imported_is_named_at_every_start(capsys: pytest.CaptureFixture[str]) -> None:
-    # A log without notices says it too.
+    # The error is printed even if the log level is above notices.
     with updraft.spark.local_pool(workers=1, functions="no_such_module", log_level="error") as pool:
         said = "updraft: the pool runs, but the module 'no_such_module' of functions cannot be imported: Module"
         assert capsys.readouterr().err.count(said) == 1
@@ -180,7 +180,7 @@ def test_a_pool_shows_its_state_with_the_callers_token_and_puts_it_into_no_link(
 
 def test_a_leak_takes_a_quarter_of_the_memory_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_bytes = 2 << 30
-    # The package's `local_pool` is the function.
+    # The package's attribute `local_pool` is the function, not the module.
     module = sys.modules["updraft.spark.local_pool"]
     monkeypatch.setattr(module, "memory_limits", lambda: {"machine": 4 * limit_bytes, "cgroup": 2**60})
     with updraft.spark.local_pool(workers=1) as pool:

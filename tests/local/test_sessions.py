@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Spark session with a local pool and a local writer, classic and Spark Connect, as a notebook makes it."""
+"""Spark session with a local pool and a local writer, classic and Spark Connect, as a notebook makes it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_udf_runs_on_the_pool_and_the_file_goes_through_the_writer(
     ran = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
     assert ran.returncode == 0, ran.stderr
     assert "FlightEvalPython" in ran.stdout
-    # As on stock PySpark; the pool's log is nothing for functions.
+    # As on stock PySpark. Functions cannot read the pool's log.
     assert "of the current directory False" in ran.stdout
     assert f"sum {sum(range(100)) * 1.8 + 32 * 100}" in ran.stdout
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The notebooks of docs/examples/notebooks run from scratch, and print what is saved in them: `make test-notebooks`."""
+"""Notebooks of docs/examples/notebooks run from scratch, and print their saved outputs: `make test-notebooks`."""

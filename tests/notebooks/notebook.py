@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A notebook of the documentation, run from scratch in a real kernel, with outputs that are equal on every machine."""
+"""Notebook of the documentation, run from scratch in a real kernel, with outputs that are equal on every machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each notebook runs from scratch in a real kernel, and prints what is saved in it."""
+"""Each notebook runs from scratch in a real kernel, and prints its saved outputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _kinds(cell: Any) -> set[str]:
 
 
 def _texts(cell: Any) -> dict[str, str]:
-    """The outputs by their kind: two streams of a cell have no order."""
+    """Return the outputs by kind, because two streams of a cell have no order."""
     texts: dict[str, str] = {}
     for output in cell.outputs:
         kind = output.get("name", output.output_type)

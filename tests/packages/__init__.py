@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The distributions, built and installed as a user would install them: without the workspace."""
+"""Distributions, built and installed as a user would install them: without the workspace."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wheels of this checkout, and an environment with what the lock file says they need."""
+"""Wheels of this checkout, and environments with the requirements that the lock file has for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Wheel]:
 
 @pytest.fixture(scope="session")
 def strangers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of wheels that has what PyPI has: an `updraft` that is not ours."""
+    """Return a folder of wheels with an `updraft` that is not ours, as PyPI has one."""
     directory = tmp_path_factory.mktemp("strangers")
     stranger(directory, "updraft")
     return directory
@@ -27,11 +27,11 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def third_party(tmp_path: Path) -> Path:
-    """A new environment with what the programs need of others."""
+    """Return a new environment with the programs' third-party requirements."""
     return environment(tmp_path, *_PROGRAMS)
 
 
 @pytest.fixture
 def light_environment(tmp_path: Path) -> Path:
-    """A new environment with what `updraft-core` needs of others, without any of its extras."""
+    """Return a new environment with the third-party requirements of `updraft-core` without extras."""
     return environment(tmp_path, "updraft-core")

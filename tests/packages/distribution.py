@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wheels and source distributions of the workspace, and what a wheel says of itself."""
+"""Wheels and source distributions of the workspace, and the metadata of wheels."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ FOLDERS = {
     "updraft-cli": ("deploy/cli", "updraft_cli"),
 }
 _NAME = re.compile(r"^[A-Za-z0-9._-]+")
-# Only an index that does not answer reaches it.
+# Reached only if an index does not answer.
 _TIMEOUT_SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel file."""
+    """Wheel file."""
 
     path: Path
 
     @property
     def metadata(self) -> Message:
-        """Its METADATA."""
+        """Return the wheel's METADATA."""
         with zipfile.ZipFile(self.path) as archive:
             (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
             return Parser().parsestr(archive.read(name).decode())
 
     @property
     def name(self) -> str:
-        """The distribution's name."""
+        """Return the distribution's name."""
         return str(self.metadata["Name"])
 
     @property
     def requirements(self) -> list[str]:
-        """Names of what it requires, extras included."""
+        """Return the names of its requirements, extras included."""
         return [_NAME.findall(requirement)[0] for requirement in self.metadata.get_all("Requires-Dist", [])]
 
     @property
     def files(self) -> dict[str, bytes]:
-        """What it installs by path, without its own metadata."""
+        """Return the files that it installs by path, without its own metadata."""
         with zipfile.ZipFile(self.path) as archive:
             return {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
 
@@ -79,7 +79,7 @@ def build(directory: Path, *options: str) -> list[Wheel]:
 
 
 def sources(distribution: str) -> dict[str, bytes]:
-    """What git tracks of a distribution's package, as paths in a wheel."""
+    """Return the tracked files of a distribution's package, as paths in a wheel."""
     folder, package = FOLDERS[distribution]
     source = REPOSITORY / folder / "src"
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", package]
@@ -88,7 +88,7 @@ def sources(distribution: str) -> dict[str, bytes]:
 
 
 def stranger(directory: Path, name: str) -> None:
-    """Put a wheel into `directory` that anybody could have published under `name`: newer than anything of ours."""
+    """Put a wheel named `name` into `directory` that anybody could have published: newer than any of ours."""
     directory.mkdir(exist_ok=True)
     information = f"{name}-99.0.dist-info"
     with zipfile.ZipFile(directory / f"{name}-99.0-py3-none-any.whl", "w") as archive:
@@ -98,7 +98,7 @@ def stranger(directory: Path, name: str) -> None:
 
 
 def environment(directory: Path, *distributions: str) -> Path:
-    """A new environment with what these need of others, at the lock file's versions and hashes."""
+    """Return a new environment with the third-party requirements of these, at the lock file's versions and hashes."""
     made = directory / "environment"
     requirements = directory / "requirements.txt"
     packages = [option for name in distributions for option in ("--package", name)]

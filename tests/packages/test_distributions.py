@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a wheel, and what it asks an index for."""
+"""Contents of a wheel, and its requirements."""
 
 from __future__ import annotations
 

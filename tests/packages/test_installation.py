@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheels in an environment of their own, without an index: what is installed, and that it runs."""
+"""Wheels in an environment of their own, without an index: the installed files, and that they run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_wheels_install_and_run_without_the_workspace(
         assert _run(programs / program, "--version", cwd=tmp_path).startswith(f"{program} ")
     assert "usage: updraft-server serve" in _run(programs / "updraft-server", "serve", "--help", cwd=tmp_path)
 
-    # Outside of the checkout: what a service starts finds nothing there either.
+    # Run outside of the checkout, so that a service's child processes do not find it either.
     monkeypatch.chdir(tmp_path)
     with LocalService("pool", programs / "updraft-server", ["--workers", "1"]) as pool:
         listed = _run(programs / "updraft", "functions", "--endpoint", pool.tcp_endpoint, cwd=tmp_path)
@@ -88,7 +88,7 @@ def test_the_wheels_install_and_run_without_the_workspace(
 
 
 def _with_the_core_alone(wheels: list[Wheel], environment: Path, cwd: Path) -> Path:
-    """The Python of the environment, in which `updraft-core` is installed without any extra."""
+    """Install `updraft-core` without extras and return the environment's Python."""
     folder = ("--no-index", "--find-links", wheels[0].path.parent)
     installed = uv("pip", "install", "--python", environment, *folder, "updraft-core", cwd=cwd)
     assert installed.returncode == 0, installed.stderr

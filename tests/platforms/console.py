@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A terminal in which somebody types a guide's commands, and leaves what they start running in the background."""
+"""Terminal for a guide's commands, which leaves their background processes running."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Console:
 
     @property
     def printed(self) -> str:
-        """All that the commands have printed so far."""
+        """Return everything that the commands have printed so far."""
         return (self._directory / "console.log").read_text(errors="replace")
 
     def wait_for(self, text: str, times: int = 1) -> None:
-        """Until it was printed so often; AssertionError when the shell has ended before that."""
+        """Wait until the text was printed this many times; raise AssertionError if the shell ends before that."""
 
         def printed() -> bool:
             assert self._process.poll() is None, self.printed
@@ -77,11 +77,11 @@ class Console:
 
 
 class OtherPorts:
-    """Ports of this machine that are free, in the place of those that a guide names."""
+    """Free ports of this machine, which replace a guide's ports."""
 
     def __init__(self, *named: int) -> None:
         self._instead = {str(port): str(free) for port, free in zip(named, free_ports(), strict=False)}
 
     def into(self, text: str) -> str:
-        """The text with them."""
+        """Return the text with the free ports."""
         return re.sub(r"\b\d{4,5}\b", lambda match: self._instead.get(match[0], match[0]), text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guide tells its reader to type and to set, for a test that does it."""
+"""Commands and confs of a guide, for a test that follows it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Guide:
-    """A page of docs/guides."""
+    """Page of docs/guides."""
 
     name: str
 
     @property
     def commands(self) -> list[str]:
-        """The blocks of bash, in order."""
+        """Return the blocks of bash, in order."""
         return self._blocks("bash")
 
     @property
     def confs(self) -> dict[str, str]:
-        """The settings of its jobs."""
+        """Return the confs of the guide's jobs."""
         lines = "".join(self._blocks("properties")).splitlines()
         return dict(line.split(maxsplit=1) for line in lines if line)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workspace as a user installs it, from the lock: without the checkout, for a Python that every user may run."""
+"""Workspace as a user installs it, from the lock: without the checkout, for a Python that every user may run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.spark import SPARK_VERSION
 
 
 def installation() -> Path:
-    """An environment that may be mounted or moved elsewhere; skips the test where no Python will do."""
+    """Return an environment that may be mounted or moved elsewhere; skip the test if no Python is suitable."""
     found = BUILD / "systemd/updraft"
     environment = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(found)}
     uv = os.environ.get("UV", "uv")
@@ -31,7 +31,7 @@ def installation() -> Path:
 
 
 def public_python() -> Path:
-    """An interpreter of this version that users without a home directory can start; skips the test without one."""
+    """Return a Python of this version that users without a home directory can start; skip the test without one."""
     name = f"python3.{sys.version_info.minor}"
     found = [Path(sys.base_prefix) / "bin" / name, *(Path(folder) / name for folder in ("/usr/bin", "/usr/local/bin"))]
     public = [path for path in found if path.exists() and path.resolve().parts[1] not in ("home", "root")]

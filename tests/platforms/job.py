@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job as users submit it: `job.py TABLE [SECRET]` calls a function, writes a table and reads it again.
+"""Job as users submit it: `job.py TABLE [SECRET]` calls a function, writes a table and reads it again.
 
 It prints one line of JSON. SECRET is a file that the function tries to read. A module of the job's own,
 factors.py beside its settings, travels with the function.
@@ -16,7 +16,7 @@ ROWS = 10_000
 
 
 def main(table: str, secret: str) -> None:
-    """Run it with whatever confs the environment gives."""
+    """Run the job with the confs of the environment."""
     spark = SparkSession.builder.getOrCreate()
     spark.sparkContext.addPyFile("factors.py")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine of its own for systemd: namespaces of this one, whose /etc, /opt, /srv and /var change for nobody else.
+"""Machine for systemd: namespaces with their own /etc, /opt, /srv and /var, so this machine's do not change.
 
 It has no journal: what a unit prints goes to a file. It needs root, and a kernel that lets root mount.
 """
@@ -53,18 +53,18 @@ exec env -i PATH="$PATH" container=updraft SYSTEMD_UNIT_PATH=/etc/systemd/system
 
 @dataclass(frozen=True)
 class Machine:
-    """A systemd that runs, and how to type on its console."""
+    """Running systemd that takes commands."""
 
     pid: int
     logs: Path
 
     @property
     def on_its_network(self) -> list[str]:
-        """The command that runs another one beside it: with its loopback, and with the files of this machine."""
+        """Return the command that runs another one with the systemd's loopback and this machine's files."""
         return ["nsenter", f"--target={self.pid}", "--net"]
 
     def type(self, script: str) -> str:
-        """Type commands as root, from the root of the checkout; what they print."""
+        """Run commands as root, from the root of the checkout, and return their output."""
         ran = subprocess.run(
             [
                 "nsenter",
@@ -88,21 +88,21 @@ class Machine:
         return ran.stdout
 
     def log(self, unit: str) -> str:
-        """What a unit has printed so far."""
+        """Return what a unit has printed so far."""
         path = self.logs / f"{unit}.log"
         return path.read_text() if path.exists() else ""
 
 
 @contextmanager
 def machine(directory: Path) -> Iterator[Machine]:
-    """Boot one; a test that this place cannot run is skipped, with what is missing."""
+    """Boot a machine; skip the test, naming what is missing, if that is impossible here."""
     _skip_unless_possible()
     logs = directory / "logs"
     logs.mkdir()
     group = next(path for path in _CGROUPS if (path / "cgroup.procs").exists()) / f"updraft-{os.getpid()}"
     group.mkdir()
     command = ["unshare", *_NAMESPACES, "bash", "-c", _PREPARE, "prepare", str(installation()), str(logs)]
-    # A process that writes 0 to cgroup.procs moves itself, before it is unshare's.
+    # A process that writes 0 to cgroup.procs moves itself; the shell does so before it becomes unshare.
     moved = ["sh", "-c", f'echo 0 >{group}/cgroup.procs && exec "$@"', "move", *command]
     with (directory / "boot.log").open("wb") as log:
         process = subprocess.Popen(moved, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
@@ -115,7 +115,7 @@ def machine(directory: Path) -> Iterator[Machine]:
 
 
 def _booted(process: subprocess.Popen[bytes], log: Path) -> int | None:
-    """The pid of its systemd, once systemctl can speak to it."""
+    """Return the pid of systemd once systemctl can reach it."""
     assert process.poll() is None, log.read_text()
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     ready = children and subprocess.run(
@@ -125,7 +125,7 @@ def _booted(process: subprocess.Popen[bytes], log: Path) -> int | None:
 
 
 def _removed(group: Path) -> bool:
-    """Remove control groups, deepest first; False while one has processes."""
+    """Remove control groups, deepest first; return False while one has processes."""
     try:
         for folder in sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True):
             folder.rmdir()

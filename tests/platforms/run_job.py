@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the job with the settings that a guide gives, and reads what it says."""
+"""Run of the job with a guide's confs, and its outcome."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 from tests.platforms import job
 from tests.support.paths import PYTHON
 
-# Only a hang reaches it.
+# Reached only if something hangs.
 _SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the job has said."""
+    """Outcome that the job has printed."""
 
     on_pool: bool
     sum: int
@@ -30,7 +30,7 @@ class Outcome:
 
     @property
     def right(self) -> bool:
-        """Whether a pool ran the function, and every row is in the table once."""
+        """Return whether a pool ran the function, and every row is in the table once."""
         return self.on_pool and self.rows == job.ROWS and self.sum == job.ROWS * (job.ROWS - 1)
 
 
@@ -43,7 +43,7 @@ def run_job(
     within: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Run it in `directory`, with `confs` as its defaults; `within` is a command that runs another one."""
+    """Run the job in `directory`, with `confs` as its defaults; `within` is a command that runs another one."""
     directory.mkdir(exist_ok=True)
     defaults = "".join(f"{name} {value}\n" for name, value in confs.items())
     (directory / "spark-defaults.conf").write_text(defaults)

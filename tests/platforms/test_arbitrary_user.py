@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What OpenShift makes of a pod: a user id that no file names, in group 0, without a home directory."""
+"""Pods as OpenShift runs them: a user id without an account, in group 0, without a home directory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compose file for laptops is one that Compose takes, and starts the images that `make images` builds.
+"""The compose file for laptops is valid and starts the images that `make images` builds.
 
 `tests/images/test_compose.py` runs them.
 """
@@ -41,7 +41,7 @@ def settings(name: str, service: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 
 
 def test_it_keeps_to_the_specification_of_compose() -> None:
-    """By the schema that check-jsonschema carries: nothing is fetched."""
+    """Use the schema that check-jsonschema carries, so the test needs no network."""
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(FILE)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout

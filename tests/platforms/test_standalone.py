@@ -14,7 +14,7 @@ from tests.platforms.run_job import run_job
 from tests.support.paths import PYTHON, connector_jar
 
 _GUIDE = Guide("standalone")
-# Of the pool, which the guide leaves at their defaults.
+# Ports of the pool that the guide leaves at their defaults.
 _ENVIRONMENT = {"UPDRAFT_ADMIN_LISTEN": "127.0.0.1:0", "UPDRAFT_METRICS_LISTEN": "127.0.0.1:0"}
 
 pytestmark = pytest.mark.timeout(600)
@@ -27,7 +27,7 @@ def ports() -> OtherPorts:
 
 @pytest.fixture(scope="module")
 def cluster(ports: OtherPorts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory in which somebody has followed the guide."""
+    """Follow the guide and yield its directory."""
     directory = tmp_path_factory.mktemp("standalone")
     commands = [ports.into(command) for command in _GUIDE.commands]
     with Console(directory, commands, _ENVIRONMENT) as console:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units of deploy/systemd, as systemd's own judge sees them."""
+"""Units of deploy/systemd, as systemd-analyze judges them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.support.paths import REPOSITORY
 
 _UNITS = sorted((REPOSITORY / "deploy/systemd").glob("*.service"))
-# In tenths of systemd's scale from 0 (safe) to 10; a stock unit has 9.6. Workers need namespaces, and any call.
+# In tenths of systemd's scale from 0 (safe) to 10; a stock unit has 9.6. Workers need namespaces and all syscalls.
 _EXPOSURE = {"updraft-front": 20, "updraft-writer": 20, "updraft-workers": 25}
 
 pytestmark = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not on PATH")
@@ -27,7 +27,7 @@ def _analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("unit", _UNITS, ids=lambda unit: unit.stem)
 def test_systemd_understands_every_line(unit: Path, tmp_path: Path) -> None:
     for other in _UNITS:
-        # Nothing is installed here.
+        # The services' programs are not installed here.
         started = re.sub(r"^ExecStart=.*", "ExecStart=/bin/true", other.read_text(), flags=re.MULTILINE)
         (tmp_path / other.name).write_text(started)
     judged = _analyze("verify", "--man=no", "--recursive-errors=no", str(tmp_path / unit.name))

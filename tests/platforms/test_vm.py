@@ -25,9 +25,9 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def vm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A machine on which somebody has followed the guide, with packages from the lock instead of pip's."""
+    """Follow the guide on a machine, with packages from the lock instead of pip's, and yield it."""
     directory = tmp_path_factory.mktemp("vm")
-    # Services of other users append to logs in it.
+    # Services of other users append to logs in this directory.
     directory.chmod(0o755)
     with machine(directory) as booted:
         for commands in _GUIDE.commands:
@@ -39,7 +39,7 @@ def vm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 
 def _job(vm: Machine, directory: Path) -> Outcome:
-    """The job, with the guide's confs: the names of files are those of its own copies."""
+    """Run the job with the guide's confs, with local files in place of the guide's."""
     confs = _GUIDE.confs
     assert Path(confs["spark.jars"]).name == connector_jar().name
     confs["spark.jars"] = str(connector_jar())

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def hadoop_conf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The configuration of a cluster that runs."""
+    """Start a cluster and yield its configuration."""
     directory = tmp_path_factory.mktemp("yarn")
     site = directory / "conf/yarn-site.xml"
     site.parent.mkdir()
@@ -67,7 +67,7 @@ def hadoop_conf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory in which somebody has followed the guide."""
+    """Follow the guide and yield its directory."""
     directory = tmp_path_factory.mktemp("services")
     with Console(directory, [_PORTS.into(command) for command in _GUIDE.commands], _ENVIRONMENT) as console:
         console.wait_for("pool is ready")
@@ -79,7 +79,7 @@ def test_a_job_runs_in_containers_without_a_python_there(services: Path, hadoop_
     confs = {name: _PORTS.into(value) for name, value in _GUIDE.confs.items()}
     assert Path(confs["spark.jars"]).name == connector_jar().name
     confs["spark.jars"] = str(connector_jar())
-    # Or each application would upload 300 MB to a directory of this machine's user.
+    # Otherwise each application would upload 300 MB to a directory of this machine's user.
     confs["spark.yarn.jars"] = f"local:{_SPARK_JARS}/*"
     confs["spark.yarn.stagingDir"] = str(tmp_path / "staging")
     job = tmp_path / "job"

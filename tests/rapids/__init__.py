@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The RAPIDS Accelerator for Spark beside Updraft, in one session: `make test-rapids`."""
+"""RAPIDS Accelerator for Spark beside Updraft, in one session: `make test-rapids`."""

@@ -19,7 +19,7 @@ _CONFS = {
     # Not spark.jars, which would copy a gigabyte for each application.
     "spark.driver.memory": "2g",
     "spark.plugins": "com.nvidia.spark.SQLPlugin",
-    # Plans for a GPU and says what would run there; runs everything as if the plug-in were not there.
+    # Plans for a GPU and reports what would run there; runs everything as if the plug-in were absent.
     "spark.rapids.sql.mode": "explainOnly",
     "spark.rapids.sql.explain": "NONE",
     "spark.sql.session.timeZone": "UTC",
@@ -45,7 +45,7 @@ def rapids_jar() -> Path:
 def pool() -> Iterator[LocalPool]:
     with LocalPool(workers=2) as pool:
         yield pool
-        # pytest shows it when the test failed.
+        # pytest shows this output if the test fails.
         print(pool.log())
 
 

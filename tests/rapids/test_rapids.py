@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updraft plans the UDFs, the RAPIDS Accelerator the rest, and neither changes what the other gives."""
+"""Updraft plans the UDFs, the RAPIDS Accelerator the rest, and neither changes the other's results."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.spark import ENABLED, executed_plan, flight_operators, runtim
 
 Query = Callable[[SparkSession], DataFrame]
 
-# The plug-in unpacks and loads a gigabyte of libraries, even where it only explains.
+# The plug-in unpacks and loads a gigabyte of libraries, even if it only explains.
 pytestmark = pytest.mark.timeout(600)
 
 
 def _over_ids(make: Callable[..., Any], *arguments: Any, **options: Any) -> Query:
-    """A query with a UDF, which is made when there is a session to parse its type."""
+    """Return a query with a UDF, which is made once a session can parse its type."""
 
     def query(spark: SparkSession) -> DataFrame:
         udf = make(*arguments, **options)
@@ -64,7 +64,7 @@ def _answer(frame: DataFrame) -> tuple[list[tuple[object, ...]], str]:
 
 
 def _gpu_plan(frame: DataFrame) -> str:
-    """What the RAPIDS Accelerator would do with each operator of a plan, in its own words."""
+    """Return the RAPIDS Accelerator's explanation of each operator of a plan."""
     explain = frame.sparkSession._jvm.com.nvidia.spark.rapids.ExplainPlan
     return str(explain.explainPotentialGpuPlan(frame._jdf, "ALL"))
 

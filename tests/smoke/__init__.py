@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of the README, run as a user runs them: by make, from the repository's root."""
+"""Commands of the README, run as a user runs them: by make, from the repository's root."""

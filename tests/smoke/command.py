@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One `make` command, what it prints, and what it leaves running."""
+"""Command of `make`, its output, and the processes that it leaves running."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.spark import SPARK_VERSION
 from tests.support.waiting import until
 from updraft_server.linux.process_control import adopt_orphans
 
-# Only a hang reaches it.
+# Reached only if something hangs.
 _HANG_SECONDS = 60
 
 
@@ -32,15 +32,15 @@ class MakeCommand:
 
     @property
     def output(self) -> str:
-        """All that it has printed so far."""
+        """Return everything printed so far."""
         return self._log.read_text(errors="replace")
 
     def wait(self, timeout_seconds: float) -> int:
-        """Its exit status."""
+        """Wait for the end and return the exit status."""
         return self._process.wait(timeout_seconds)
 
     def wait_for(self, text: str) -> None:
-        """Until it has printed `text`; TimeoutError when it ends before that."""
+        """Wait until `text` is printed; raise AssertionError if the command ends before that."""
 
         def printed_or_ended() -> bool:
             return text in self.output or self._process.poll() is not None
@@ -49,12 +49,12 @@ class MakeCommand:
         assert text in self.output, self.output
 
     def interrupt(self) -> int:
-        """What Ctrl-C does: SIGINT to all in the group; the exit status."""
+        """Send SIGINT to the whole group, as Ctrl-C does, and return the exit status."""
         os.killpg(self._process.pid, signal.SIGINT)
         return self.wait(_HANG_SECONDS)
 
     def left_running(self) -> list[psutil.Process]:
-        """What it started and did not end, however far down; a JVM ends by itself a moment after its driver."""
+        """Return all descendants that still run; a JVM ends by itself a moment after its driver."""
         started = [process for process in self._descendants() - self._before if _runs(process)]
         return psutil.wait_procs(started, timeout=_HANG_SECONDS)[1]
 
@@ -62,7 +62,7 @@ class MakeCommand:
         return set(psutil.Process().children(recursive=True))
 
     def __enter__(self) -> Self:
-        # Or what it leaves behind would be a child of init, and nobody's to find.
+        # Otherwise orphans of the command would become children of init, where left_running() does not find them.
         adopt_orphans()
         self._before = self._descendants()
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}

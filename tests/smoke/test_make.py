@@ -40,7 +40,7 @@ print("answer:", sorted(row.id for row in spark.read.parquet(sys.argv[1]).collec
 
 
 def _answer(output: str) -> list[str]:
-    """The rows of the demo's table: what is indented between its heading and the next one."""
+    """Return the rows of the demo's table: the indented lines between its heading and the next one."""
     return output.split("\nThe answer")[1].split("\n\n")[0].splitlines()[1:]
 
 
@@ -66,7 +66,7 @@ def test_the_demo_gives_the_same_answer_while_workers_are_killed(tmp_path: Path)
 
 
 def _run_with_printed_confs(make: MakeCommand, directory: Path, script: str, *arguments: str) -> str:
-    """What a plain session prints whose only settings are the lines that `make` has printed."""
+    """Return the output of a plain session that has only the settings that `make` has printed."""
     confs = [line.strip() for line in make.output.splitlines() if line.startswith("  spark.")]
     assert len(confs) == 3
     (directory / "spark-defaults.conf").write_text("\n".join(confs))
@@ -118,7 +118,7 @@ def test_a_taken_port_is_said_before_anything_else(target: str, variable: str, t
 
 
 def _free_port() -> int:
-    """A port that is free together with those that `make pool` and `make writer` derive from it."""
+    """Return a port that is free together with those that `make pool` and `make writer` derive from it."""
     return next(port for port in free_ports() if all(_is_free(port + offset) for offset in _OFFSETS))
 
 

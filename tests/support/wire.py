@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls between a connector and a service: recorded as they pass, changed, or answered from a record.
+"""Calls between a connector and a service: recorded in passing, altered, or answered from a recording.
 
-A call of any Flight method is a stream of messages each way to gRPC, so one handler serves all.
+To gRPC, a call of any Flight method is a stream of messages in each direction, so one handler serves them all.
 """
 
 from __future__ import annotations

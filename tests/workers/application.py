@@ -79,7 +79,7 @@ def main(request: dict[str, Any], results: TextIO) -> None:
         for name in request["names"]:
             started = time.monotonic()
             hangs = False
-            # Stays the last word if the JVM takes this process along.
+            # This line remains the scenario's outcome if the JVM ends this process.
             _write(results, {"name": name, "error": "the application ended in this scenario", "pythons": []})
             try:
                 found = run(SCENARIOS[name], spark)
@@ -89,7 +89,7 @@ def main(request: dict[str, Any], results: TextIO) -> None:
             outcome = {"name": name, **found, "pythons": watch.seen(), "seconds": round(time.monotonic() - started, 2)}
             _write(results, outcome)
             if hangs:
-                # Spark would wait for its tasks.
+                # spark.stop() would wait for the tasks.
                 os._exit(1)
     spark.stop()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def new_directory() -> Path:
-    """Return a new empty directory, which other users may write to: on a cluster, executors and pool are such."""
+    """Return a new empty directory that other users may write to, as executors and pool are on a cluster."""
     directory = Path(tempfile.mkdtemp())
     directory.chmod(0o777)
     return directory

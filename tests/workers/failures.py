@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 _VARYING = (
     # Spark's own workers import PySpark from an archive.
     (re.compile(r'File "[^"]*/pyspark/(python/lib/pyspark\.zip/pyspark/)?'), 'File "pyspark/'),
-    # The pool says where a module is missing.
+    # The pool adds its address to the error for a missing module.
     (re.compile(r"\nIt ran on the Updraft pool at .*?(?= SQLSTATE|\n|$)"), ""),
     (re.compile(r"\b0x[0-9a-f]+\b"), "0x"),
     (re.compile(r"Task\(\d+"), "Task(N"),

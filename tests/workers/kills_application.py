@@ -54,7 +54,7 @@ def main(endpoint: str) -> None:
         job.start()
         while job.is_alive() and not computes(context):
             time.sleep(_PAUSE_SECONDS)
-        # The tasks have started their workers by then, which Spark does not tell.
+        # By then, the tasks have started their workers. Spark does not report that.
         time.sleep(5 * _PAUSE_SECONDS)
         tell("computes")
         job.join()

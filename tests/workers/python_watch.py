@@ -15,7 +15,7 @@ _POLL_SECONDS = 0.05
 
 
 class PythonWatch:
-    """Thread that looks at the processes below a driver, some times a second.
+    """Thread that samples the processes below a driver several times a second.
 
     A process that ends between two looks is not seen. Spark's daemon, from which it forks workers, stays for minutes.
     """

@@ -18,13 +18,12 @@ from tests.workers.scenario import SCENARIOS
 
 LAUNCHER = REPOSITORY / "spark-connector/python/src/updraft_spark/bin/updraft-python"
 PLUGIN = "io.updraft.spark.WorkerPlugin"
-# Its workers start with what they import. Otherwise each worker that dies costs seconds.
+# This daemon imports the workers' modules before it forks them. Otherwise each worker that dies costs seconds.
 _DAEMON = "spark.python.daemon.module"
 # RDD.lookup hashes its key in the driver.
 _VARIABLES = {"PYTHONHASHSEED": "0", "SPARK_SUBMIT_OPTS": SHORT_LIVED_JVM}
 _START_SECONDS = 120
 CONFS = {
-    # A task may fail once.
     "spark.master": "local[2,2]",
     "spark.executorEnv.MODEL_SIZE": "large",
     "spark.files.overwrite": "true",

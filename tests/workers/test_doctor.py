@@ -62,7 +62,7 @@ def test_every_kind_runs_on_the_pool(pool: LocalPool) -> None:
 @pytest.mark.campaign
 def test_an_executor_with_its_own_python_is_found(pool: LocalPool) -> None:
     findings = _findings(pool, spark_pyspark_python=str(PYTHON))
-    # Nobody has said where the application is to run.
+    # No master is set.
     assert _levels(findings) == {"application": Level.WARNING, **dict.fromkeys(KINDS, Level.ERROR)}, findings
     (rdd,) = (finding for finding in findings if finding.check == "RDD")
     assert rdd.found.startswith(f"the code ran in {PYTHON}")

@@ -39,7 +39,7 @@ class Application:
         assert self.run() == sum(range(ELEMENTS)), log.read_text()[-5000:]
 
     def run(self, disturb: Callable[[], None] = lambda: None) -> Any:
-        """Run the job, which is disturbed while its tasks compute. Return its outcome."""
+        """Run the job, disturb it while its tasks compute, and return its outcome."""
         assert self._process.stdin is not None
         self._process.stdin.write("run\n")
         self._process.stdin.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft-python` without the plugin, and as what it is not: a Python."""
+"""`updraft-python` without the plugin, and started like a Python interpreter."""
 
 from __future__ import annotations
 

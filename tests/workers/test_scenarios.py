@@ -25,7 +25,7 @@ _LONGEST_SECONDS = 3600
 def pool() -> Iterator[LocalPool]:
     with LocalPool(workers=4, notes=NOTES) as pool:
         yield pool
-        # pytest shows it when the test failed.
+        # pytest shows this output if the test fails.
         print(pool.log())
 
 
@@ -33,7 +33,7 @@ def pool() -> Iterator[LocalPool]:
 def outcomes(
     request: pytest.FixtureRequest, pool: LocalPool, tmp_path_factory: pytest.TempPathFactory
 ) -> Mapping[str, Mapping[str, Outcome]]:
-    """Outcomes of the selected scenarios, by side. Both sides run at the same time."""
+    """Run both sides at the same time and return the outcomes of the selected scenarios, by side."""
     directory = tmp_path_factory.mktemp("sides")
     chosen = {
         item.callspec.params.get("name")

@@ -66,7 +66,7 @@ def test_a_file_whose_client_cancels_while_it_is_published_counts_as_written(wri
 
 
 def expired(writer: RunningWriter, gate: Gate, path: Path) -> bool:
-    """Return whether a deadline passed while the storage was publishing; the gate is open afterwards."""
+    """Return whether a deadline passed while the file was being published; if so, open the gate."""
     for timeout_seconds in DEADLINES_SECONDS:
         with finishing(writer, path, timeout_seconds=timeout_seconds) as exchange:
             reached = gate.reached.wait(timeout_seconds)

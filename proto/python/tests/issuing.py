@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An issuer of JSON Web Tokens for tests: its keys, its key set and its tokens."""
+"""Issuer of JSON Web Tokens for tests: its keys, its key set and its tokens."""
 
 import json
 import time
@@ -22,7 +22,7 @@ AUDIENCE = "updraft"
 
 
 class Key:
-    """A key pair; `algorithm` signs with it."""
+    """Key pair; `algorithm` signs with it."""
 
     def __init__(self, kid: str, algorithm: str = "ES256") -> None:
         self.kid = kid
@@ -39,18 +39,18 @@ class Key:
 
     @property
     def pem(self) -> bytes:
-        """Its public half."""
+        """Return the public key."""
         return bytes(self.private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
     def token(self, *, headers: dict[str, Any] | None = None, **claims: Any) -> str:
-        """A good token of `ISSUER` for the tenant a with the scope call, but for these claims; None leaves one out."""
+        """Return a good token of `ISSUER` for tenant a and scope call, with these claims changed; None removes one."""
         return jwt.encode(
             good_claims(**claims), self.private, self.algorithm, headers={"kid": self.kid, **(headers or {})}
         )
 
 
 def good_claims(**others: Any) -> dict[str, Any]:
-    """The claims of such a token."""
+    """Return the claims of a good token, with these changed; None removes one."""
     now = int(time.time())
     claims = {
         "iss": ISSUER,
@@ -65,14 +65,14 @@ def good_claims(**others: Any) -> dict[str, Any]:
 
 
 def key_set(*keys: Key) -> bytes:
-    """The key set with these."""
+    """Return the key set with these keys."""
     return json.dumps({"keys": [key.entry for key in keys]}).encode()
 
 
 def entry(
     keys: str, *, tenants: Sequence[str] = ("a", "b"), scopes: Sequence[str] = ("call", "session"), **more: Any
 ) -> str:
-    """The table of `ISSUER` in an identities file; `keys` is the line that says where its keys are."""
+    """Return the table of `ISSUER` in an identities file; `keys` is the line that says where its keys are."""
     values: dict[str, Any] = {
         "name": "sign-on",
         "issuer": ISSUER,

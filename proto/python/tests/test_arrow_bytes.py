@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes of Arrow data: of its rows alone, and also as other implementations send it."""
+"""Size of Arrow data: of its rows alone, also as other implementations send it."""
 
 import pyarrow as pa
 import pytest

@@ -54,7 +54,7 @@ COSTS: dict[str, tuple[Callable[[], pa.Array], int]] = {
 @pytest.mark.parametrize("kind", COSTS)
 def test_the_cost_beyond_the_bytes_is_known_before_the_batch_is_decoded(kind: str) -> None:
     make, cost_bytes = COSTS[kind]
-    # Another column before it: the cost is that of the right array.
+    # The column before it shows that the cost is that of the right array.
     batch = pa.record_batch({"n": pa.nulls(len(make()), pa.int64()), "x": make()})
     assert decoder(batch.schema).claims(message(batch), sequence=1).unbacked_bytes == cost_bytes
 
@@ -81,7 +81,7 @@ def test_columns_that_share_their_bytes_are_refused() -> None:
     parsed = pa.ipc.read_message(batch.serialize())
     body = parsed.body.to_pybytes()[: 8 * ROWS]
     metadata = bytearray(parsed.metadata.to_pybytes().replace(pack(parsed.body.size), pack(len(body))))
-    # Each column has a buffer for its nulls, which is empty, and one for its values: the first column's, for all.
+    # Each column has an empty buffer for nulls and one for values. All columns get the first one's values.
     first = metadata.index(pack(0, 0, 0, len(body)))
     for index in range(10):
         metadata[first + 32 * index : first + 32 * (index + 1)] = pack(0, 0, 0, len(body))

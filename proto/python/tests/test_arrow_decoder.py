@@ -16,7 +16,7 @@ BATCH = pa.record_batch({"n": [1, None, 3], "s": [["a", None], None, []]}, schem
 
 
 def message(data: Any) -> pa.Buffer:
-    """A schema or a batch as a Flight message carries it, in two fields."""
+    """Return a schema or a batch as the two fields of a Flight message."""
     parsed = pa.ipc.read_message(data.serialize())
     body = memoryview(parsed.body).cast("B") if parsed.body is not None else memoryview(b"")
     return encapsulated_message(memoryview(parsed.metadata).cast("B"), body)

@@ -9,13 +9,13 @@ from updraft.arrow_layout import ArrowLayout, Text
 
 
 def _texts(data_type: pa.DataType, offsets: tuple[int, int, int], data: bytes = b"M\xfcnn") -> pa.Array:
-    """Two texts between unchecked offsets."""
+    """Return two texts between unchecked offsets."""
     layout = "<3q" if data_type == pa.large_string() else "<3i"
     return pa.Array.from_buffers(data_type, 2, [None, pa.py_buffer(struct.pack(layout, *offsets)), pa.py_buffer(data)])
 
 
 def _views(size: int, buffer: int, offset: int) -> pa.Array:
-    """Two unchecked views of the same place."""
+    """Return two unchecked views of the same place."""
     view = struct.pack("<i4sii", size, b"M\xfcnn", buffer, offset)
     return pa.Array.from_buffers(
         pa.string_view(), 2, [None, pa.py_buffer(view * 2), pa.py_buffer(b"M\xfcnnnnnnnnnnnnnnnnnn")]
@@ -23,7 +23,7 @@ def _views(size: int, buffer: int, offset: int) -> pa.Array:
 
 
 def _nested(texts: pa.Array) -> Mapping[str, pa.Array]:
-    """A column of each type that texts may stand in."""
+    """Return a column of each type that may contain texts."""
     kind = texts.type
     rows = [None, pa.py_buffer(struct.pack("<2i", 0, 2))]
     large = [None, pa.py_buffer(struct.pack("<2q", 0, 2))]
@@ -90,7 +90,7 @@ def test_text_that_lies_outside_of_its_buffer_is_refused_whatever_it_may_hold(ki
 
 
 class _Unhashable(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
-    """Extension type as functions define them; only pyarrow's own are hashable."""
+    """Extension type as users define them; only pyarrow's own are hashable."""
 
     def __init__(self) -> None:
         super().__init__(pa.string(), "test.unhashable")

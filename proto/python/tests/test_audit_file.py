@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lines of an audit log go through: disks without room, files that are renamed, readers that are gone."""
+"""Audit log on full disks, with renamed files and with readers that are gone."""
 
 import os
 import resource
@@ -119,7 +119,7 @@ def test_a_file_that_becomes_such_a_pipe_holds_nobody_up(tmp_path: Path, monkeyp
 
 
 def test_a_line_that_was_torn_does_not_spoil_the_next(tmp_path: Path) -> None:
-    """A limit of the file's size tears it where a full disk would."""
+    """A limit on the file's size truncates the line as a full disk would."""
     script = """
 import resource, signal, sys, time
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies that are cut into parts are whole again when these are put together."""
+"""Bodies are unchanged after being split into parts and put together."""
 
 import pyarrow as pa
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lines of a pool's log a notebook cell shows."""
+"""Lines of a pool's log that a notebook cell shows."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_of_a_crash_a_cell_shows_the_users_own_frames(tmp_path: Path) -> None:
         '  File "/env/site-packages/updraft_server/worker/process.py", line 174 in _run',
         '  File "<frozen runpy>", line 88 in _run_code',
         "Extension modules: numpy._core._multiarray_umath, pyarrow.lib (total: 2)",
-        # A traceback that the function prints itself is its own.
+        # This line belongs to a traceback that the function prints itself.
         '  File "/env/site-packages/pyspark/worker.py", line 2884, in process',
     ]
     shown: list[str] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line that a cell shows while functions run."""
+"""Line that a cell shows while functions run."""
 
 from __future__ import annotations
 

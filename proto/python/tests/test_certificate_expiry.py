@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a service's certificate expires."""
+"""Expiry of a service's certificate."""
 
 from datetime import UTC, datetime
 from pathlib import Path

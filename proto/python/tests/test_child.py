@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a supervisor says of a child that has ended, and that it hears of its end."""
+"""Supervisor's notice of a child's end, and its description of it."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from updraft.service.child import Child, describe_exit
         (0, "exited with code 0"),
         (3, "exited with code 3"),
         (-signal.SIGSEGV, "was killed by SIGSEGV"),
-        # The first and the last real-time signal have names, those between them have none.
+        # Only the first and the last real-time signal have names.
         (-signal.SIGRTMIN - 1, f"was killed by signal {signal.SIGRTMIN + 1}"),
     ],
 )

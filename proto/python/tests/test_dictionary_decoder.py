@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns that come as indexes and dictionaries, and clients that send them to do harm."""
+"""Dictionary-encoded columns, also from malicious clients."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ def encapsulated(message: Any) -> pa.Buffer:
 
 
 def stream(batches: Sequence[pa.RecordBatch], **options: Any) -> list[Any]:
-    """The messages of a stream: its schema, and dictionaries and batches behind it."""
+    """Return the messages of a stream: its schema, then dictionaries and batches."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         for batch in batches:

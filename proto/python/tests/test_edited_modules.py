@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files count as edited modules of a directory."""
+"""Files that count as edited modules of a directory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_directory_of_others_is_passed_over(tmp_path: Path, monkeypatch: pytes
             raise PermissionError(13, "Permission denied", str(path))
         return stat(path, *arguments, **options)  # type: ignore[arg-type]
 
-    # Root, who may run this, would not be refused.
+    # The kernel would not refuse root, which may run this test.
     monkeypatch.setattr(os, "stat", refuse)
     edited = EditedModules(tmp_path)
     (tmp_path / "rates.py").unlink()

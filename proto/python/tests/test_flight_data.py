@@ -112,7 +112,7 @@ def test_a_bad_descriptor_is_a_protocol_error(data: bytes) -> None:
 
 @pytest.mark.parametrize("field", [b"\x12\x00", b"\x1a\x00", b"\x20\x01"])
 def test_fields_without_number_are_refused_before_they_are_read(field: bytes) -> None:
-    """Reading them takes a microsecond each, during which nobody else is served."""
+    """Reading them takes a microsecond each, which would block all other calls."""
     for read in (split_flight_data, lambda data: parse_descriptor(memoryview(data))):
         with pytest.raises(ProtocolError, match="more than 64 fields"):
             read(field * 65)

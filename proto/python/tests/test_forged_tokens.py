@@ -26,7 +26,7 @@ def _part(value: dict[str, Any]) -> str:
 
 
 def _shared_secret(secret: bytes, kid: str) -> str:
-    """A token by HMAC whose secret is what everybody may know: PyJWT itself refuses to make one."""
+    """Return an HMAC token with a public key as its secret, which PyJWT refuses to make."""
     signed = f"{_part({'alg': 'HS256', 'typ': 'JWT', 'kid': kid})}.{_part(good_claims())}"
     mac = hmac.digest(secret, signed.encode(), hashlib.sha256)
     return f"{signed}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}"

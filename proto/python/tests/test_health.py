@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What whoever reaches a listener may ask of a service's health, and how little of the service that takes."""
+"""Health checks, which need no credentials, and their low cost to the service."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -58,7 +58,7 @@ def watch(channel: grpc.aio.Channel, name: str) -> Any:
 
 
 async def status_of(call: Any) -> grpc.StatusCode:
-    """How a watch ends that is over."""
+    """Read a watch to its end and return its status."""
     with contextlib.suppress(grpc.aio.AioRpcError):
         while await call.read():
             pass

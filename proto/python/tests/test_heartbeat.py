@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a child counts as stuck: by turns of the one who looks, with no clock."""
+"""A child counts as stuck after a number of the supervisor's looks, without a clock."""
 
 from collections.abc import Iterator
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who calls: identities by token and certificate, and what each may do."""
+"""Callers' identities by token and certificate, and their rights."""
 
 import hashlib
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_a_certificate_is_of_its_identity(authenticator: Authenticator, names: l
         ("Basic old", []),
         (f"Bearer {digest('old')}", []),
         ("", ["spiffe://example.org/other"]),
-        # A wrong token is not made good by a certificate.
+        # A certificate does not make up for a wrong token.
         ("Bearer other", ["spiffe://example.org/gateway"]),
     ],
 )
@@ -111,7 +111,7 @@ def test_a_changed_file_is_read_again_and_a_removed_one_revokes(
     with pytest.raises(UnauthenticatedError):
         authenticator.identity("Bearer old")
     path.unlink()
-    # Long enough to write it again.
+    # The grace period leaves time to write the file again.
     assert authenticator.identity("Bearer third").tenant == "b"
     monkeypatch.setattr("updraft.service.security._GRACE_SECONDS", -1.0)
     with pytest.raises(UnauthenticatedError):

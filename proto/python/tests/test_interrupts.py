@@ -18,7 +18,7 @@ from updraft.spark.interrupts import JobInterrupts
 
 
 class _SparkContext:
-    """The part of PySpark's SparkContext that the hooks use."""
+    """Part of PySpark's SparkContext that the hooks use."""
 
     _active_spark_context: Any = None
 
@@ -40,7 +40,7 @@ class _SparkContext:
 
 
 class _Client:
-    """The part of py4j's client that the hooks use: a call of the JVM, which a test has to answer."""
+    """Part of py4j's client that the hooks use: a call of the JVM, which a test has to answer."""
 
     def __init__(self, answer_seconds: float = 0.0) -> None:
         self._answer_seconds = answer_seconds
@@ -56,7 +56,7 @@ class _Client:
 
 
 class _Events:
-    """The part of IPython's events that the hooks use."""
+    """Part of IPython's events that the hooks use."""
 
     def __init__(self) -> None:
         self.callbacks: list[tuple[str, Callable[[object], None]]] = []
@@ -284,7 +284,7 @@ def test_code_of_the_user_is_interrupted_at_once(events: _Events, context: _Spar
 def test_the_client_of_spark_connect_is_interrupted_at_once(
     events: _Events, context: _SparkContext, hooks: JobInterrupts
 ) -> None:
-    """Its local server has a context in this process, whose JVM the client does not call."""
+    """The context of its local server is in this process, but the client does not call that JVM."""
     client = _calls_of(context, _Client())
     events.trigger("pre_run_cell")
     with pytest.raises(KeyboardInterrupt):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens of issuers: what they grant, and every reason to refuse one."""
+"""Tokens of issuers: the rights that they grant, and every reason to refuse one."""
 
 import hashlib
 import subprocess
@@ -126,7 +126,7 @@ def test_a_token_that_has_expired_since_its_call_counts_for_that_call(service: S
     token = KEY.token(iat=now - 600, exp=now - 60)
     assert refusal(authenticator, token) == "the token has expired"
     assert authenticator.identity(f"Bearer {token}", waited_seconds=60).tenant == "a"
-    # It was not remembered as one that counts now.
+    # The token was not cached as valid.
     assert refusal(authenticator, token) == "the token has expired"
     with service.identities.open("a") as file:
         file.write(REVOKED["sub"])
@@ -199,7 +199,7 @@ def test_a_file_that_is_away_revokes_tokens_that_were_verified(
     authenticator, token = service.authenticator(), KEY.token()
     identity(authenticator, token)
     getattr(service, removed).unlink()
-    # Long enough to write it again.
+    # The grace period leaves time to write the file again.
     assert identity(authenticator, token).tenant == "a"
     monkeypatch.setattr(security, "_GRACE_SECONDS", -1.0)
     refusal(authenticator, token)

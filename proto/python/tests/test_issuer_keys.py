@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of an issuer: what a key set may hold, and a URL that changes its keys, hangs, lies or is away."""
+"""Keys of an issuer: valid key sets, and URLs that change their keys, hang, lie or are unreachable."""
 
 import asyncio
 import json
@@ -37,13 +37,13 @@ def _only_source(authenticator: Authenticator) -> UrlKeys:
 
 
 def _await_fetch(keys: UrlKeys) -> None:
-    """Wait until no fetch runs: its keys can be used shortly before it ends, and until then no other begins."""
+    """Wait until no fetch runs: its keys are usable shortly before it ends, and no other starts before that."""
     if (running := keys._running) is not None:
         running.result(_HANG_SECONDS)
 
 
 class Published:
-    """A URL's content, the clock, and how often it was fetched."""
+    """Content of a URL, the clock, and the number of fetches."""
 
     def __init__(self, content: bytes | Exception) -> None:
         self.content = content
@@ -58,7 +58,7 @@ class Published:
         return self.content
 
     def look(self) -> list[str | None]:
-        """Refreshes and waits; the ids of the keys that are then known."""
+        """Refresh, wait, and return the ids of the known keys."""
         self.keys.refresh()
         _await_fetch(self.keys)
         return [key.kid for key in self.keys.current or ()]
@@ -138,7 +138,7 @@ def test_those_who_ask_meanwhile_wait_for_the_same_answer_and_one_that_never_com
     assert published.look() == ["one"]
     answer.set()
     first.result(_HANG_SECONDS)
-    # What came too late counts no more.
+    # The late answer was discarded.
     assert [key.kid for key in published.keys.current or ()] == ["one"]
 
 
@@ -197,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(self.content)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -243,14 +243,14 @@ def test_who_answers_byte_after_byte_is_hung_up_on(reply: str, monkeypatch: pyte
                 connection.sendall(first)
                 while True:
                     connection.sendall(again)
-                    # A byte at a time: each comes within any socket's timeout.
+                    # Each byte comes within any socket's timeout.
                     time.sleep(0.01)
 
         thread = threading.Thread(target=answer)
         thread.start()
         with pytest.raises(TimeoutError, match="incomplete after"):
             issuer_keys.fetch_keys(f"http://127.0.0.1:{listening.getsockname()[1]}/keys")
-        # It has ended because its caller was gone.
+        # The thread ends because the client has closed the connection.
         thread.join(_HANG_SECONDS)
         assert not thread.is_alive()
 
@@ -260,7 +260,7 @@ async def test_a_call_waits_for_keys_that_were_not_fetched_yet(tmp_path: Path, m
         path = tmp_path / "identities.toml"
         path.write_text(entry(f'keys_url = "{url}"'))
         authenticator = Authenticator(None, path)
-        # Its first call comes before the first answer; so do others.
+        # The service gets all these calls before the first answer with keys.
         calls = (authenticator.identify(f"Bearer {KEY.token(sub=str(number))}") for number in range(8))
         assert {identity.tenant for identity in await asyncio.gather(*calls)} == {"a"}
         _await_fetch(_only_source(authenticator))

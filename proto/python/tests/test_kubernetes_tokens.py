@@ -30,7 +30,7 @@ SUBJECTS = """[issuer.tenants_of_subjects]
 
 
 def token(namespace: str = "team-a", account: str = "spark", **others: Any) -> str:
-    """As an API server issues them for a projected volume, with the audience of the pool."""
+    """Return a token as an API server issues it for a projected volume, with the audience of the pool."""
     now = int(time.time())
     claims: dict[str, Any] = {
         "aud": ["updraft"],
@@ -53,7 +53,7 @@ def token(namespace: str = "team-a", account: str = "spark", **others: Any) -> s
 
 
 class Cluster:
-    """An identities file whose issuer is the cluster."""
+    """Identities file whose issuer is the cluster."""
 
     def __init__(self, directory: Path) -> None:
         self.keys = directory / "keys.json"
@@ -112,7 +112,7 @@ def test_a_subject_has_the_tenant_that_the_file_says_or_none(
 
 @pytest.mark.parametrize("claims", [{"sub": None}, {"sub": ["system:serviceaccount:team-a:spark"]}, {"sub": ""}])
 def test_who_has_no_subject_has_no_tenant_whatever_the_token_claims(cluster: Cluster, claims: dict[str, Any]) -> None:
-    # PyJWT itself refuses a subject that is no text.
+    # PyJWT itself refuses a subject that is not a string.
     with pytest.raises((PermissionDeniedError, UnauthenticatedError)):
         identity(cluster.authenticator("", SUBJECTS), token(tenant="team-a", **claims))
 
@@ -162,7 +162,7 @@ def test_a_file_that_would_grant_more_than_it_says_is_refused(line: str, subject
 
 
 class _ApiServer(BaseHTTPRequestHandler):
-    """Gives its keys to who has the right token."""
+    """API server that gives its keys to callers with the right token."""
 
     def do_GET(self) -> None:
         if self.headers["Authorization"] != "Bearer of-the-pool":
@@ -175,12 +175,12 @@ class _ApiServer(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def api_server(tmp_path: Path) -> Iterator[str]:
-    """The address of its keys; ca.crt is its authority, and token what it wants to see."""
+    """Start an API server, write its ca.crt and the expected token, and yield the address of its keys."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.crt")
     (tmp_path / "token").write_text("of-the-pool\n")

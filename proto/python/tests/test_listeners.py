@@ -9,7 +9,7 @@ from updraft.service.listeners import allow_all_descriptors, most_connections
 
 @pytest.fixture
 def most() -> Iterator[int]:
-    """The hard limit of this process, whose soft limit is low for the time of a test."""
+    """Lower the soft limit of this process during a test, and yield the hard limit."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[1]), before[1]))
     yield before[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines on their way to a descriptor that takes them, that nobody reads, or that fails; every file is real."""
+"""Log lines to a working, an unread or a failing descriptor; every file is real."""
 
 import fcntl
 import os
@@ -58,7 +58,7 @@ def test_nobody_who_logs_waits_for_a_reader_and_a_line_says_how_many_are_missing
     for _ in range(1000):
         output.write(line)
     missing = drops.lines["unread"]
-    # What the pipe and the buffer hold is kept, and nothing else.
+    # Only the lines in the pipe and the buffer are kept.
     assert 1000 - (PIPE_BYTES + 100_000) // 1000 <= missing < 1000
     kept = read_until(reading, line * (1000 - missing))
     assert kept == line * (1000 - missing)
@@ -83,7 +83,7 @@ def test_lines_that_a_full_disk_refuses_are_counted_and_later_ones_written(tmp_p
     assert (tmp_path / "log").read_bytes() == gap_line(3) + b"kept\n"
 
 
-# A disk that is full after nine bytes, and then has room again.
+# Acts like a disk that is full after nine bytes, and then has room again.
 BEYOND_A_LIMIT = """
 import resource, signal, sys, time
 from updraft.service.log_output import LogDrops, LogOutput

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process whose standard error nobody reads, or fails: it says what it can and goes on; every process is real."""
+"""A process with an unread or failing standard error writes what it can and goes on; every process is real."""
 
 import os
 import socket

@@ -22,7 +22,7 @@ HAVE_LISTS = [
 
 
 def without_offsets(data_type: pa.DataType) -> pa.Array:
-    """No rows, and every buffer empty."""
+    """Return an array without rows, in which every buffer is empty."""
     if isinstance(data_type, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(data_type, without_offsets(data_type.storage_type))
     children = [without_offsets(data_type.field(index).type) for index in range(data_type.num_fields)]
@@ -47,7 +47,7 @@ def test_what_has_its_offsets_is_not_copied(data_type: pa.DataType) -> None:
 
 @pytest.mark.parametrize("kind", [pa.list_, pa.large_list])
 def test_a_list_without_rows_begins_where_its_values_do(kind: Callable[[pa.DataType], pa.DataType]) -> None:
-    """Arrow's validation takes any offset there, and ends the process that flattens it."""
+    """Arrow's validation accepts any offset there, but flattening the array crashes the process."""
     width = 4 if kind is pa.list_ else 8
     offsets = pa.py_buffer((0x1FFFFFFF).to_bytes(width, "little"))
     inner = pa.Array.from_buffers(kind(pa.int64()), 0, [None, offsets], children=[pa.array([], pa.int64())])

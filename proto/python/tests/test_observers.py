@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may read metrics and status, from where, and with what."""
+"""Access to metrics and status: readers, networks and credentials."""
 
 import base64
 import socket

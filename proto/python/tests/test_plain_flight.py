@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients of plain Flight are told of a function's arguments and results."""
+"""Description of a function's arguments and results for clients of plain Flight."""
 
 import pyarrow as pa
 import pytest

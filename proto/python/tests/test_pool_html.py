@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool as a notebook shows it."""
+"""Pool as a notebook shows it."""
 
 from __future__ import annotations
 

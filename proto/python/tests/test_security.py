@@ -141,7 +141,7 @@ def test_a_file_that_becomes_unusable_revokes_all_tokens_within_seconds(
         clock.seconds += 0.2
         for _ in range(3):
             assert not is_valid(tokens)
-    # Loudly, and once: a line when the file is first found unusable, one when that takes the tokens away.
+    # One line when the file is first found unusable, and one when its tokens become invalid.
     assert [line["log_level"] for line in log] == ["error", "error"]
     assert str(path) in log[0]["files"]
     assert log[1]["event"] == "no token is valid any more: the token file cannot be used"
@@ -222,7 +222,7 @@ def test_a_token_that_is_replaced_with_all_times_kept_is_refused(path: Path) -> 
 
 
 def test_a_secret_that_kubernetes_swaps_is_followed(tmp_path: Path) -> None:
-    """The kubelet writes a directory anew and exchanges the link to it."""
+    """The kubelet writes a new directory and replaces the link to it."""
     for name, token in (("..1", "one"), ("..2", "two")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "tokens").write_text(token)
@@ -239,7 +239,7 @@ def test_a_secret_that_kubernetes_swaps_is_followed(tmp_path: Path) -> None:
 
 
 def descriptors(directory: Path) -> list[Path]:
-    """What is open below the directory: threads of other tests may still open and close what is theirs."""
+    """Return the open files below the directory, because threads of other tests still open and close their own."""
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an exchange opens, for every service alike."""
+"""Opening of an exchange, which is the same for every service."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ TASK = TaskIdentity(owner=Owner(application_id="app"), query_id="7", stage_id=1,
 
 
 class Client:
-    """Says what it was given, then nothing."""
+    """Client that sends the given messages, then nothing."""
 
     identity = ANYBODY
     record = NO_RECORD
@@ -133,7 +133,7 @@ async def test_an_end_without_finish_is_an_error_unless_the_call_was_cancelled()
 
 
 def test_metadata_that_is_long_is_refused_before_it_is_parsed() -> None:
-    """Every byte of it may become a number: parsing takes many times its memory, and time in which all others wait."""
+    """Parsing may take many times the metadata's memory, and blocks all other calls."""
     assert parse_metadata(RequestMetadata, RequestMetadata(sequence=7).SerializeToString()).sequence == 7
     long = RequestMetadata(group_ends=[1] * (64 << 10)).SerializeToString()
     with pytest.raises(LimitError, match="the app_metadata of a message has 65540 bytes, the limit is 65536"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines whose values come from strangers: a line stays one line, and only text."""
+"""Log lines with values from untrusted callers: a line stays one line, and only text."""
 
 import json
 import unicodedata
@@ -60,7 +60,7 @@ def test_a_traceback_is_logged_without_the_values_of_variables() -> None:
 
 
 def json_of(**values: object) -> dict[str, Any]:
-    """An event as it is logged."""
+    """Return an event as it is logged."""
     lines: list[bytes] = []
     configure_logging(lines.append, log_format="json", level="info", process="front")
     structlog.get_logger().info("worker output", **values)

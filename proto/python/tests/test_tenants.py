@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator lets each tenant take: as the file says it, and in what words it is refused."""
+"""Limits that an operator sets for each tenant in a file, and the errors for invalid files and exceeded limits."""
 
 import hashlib
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_caps_change_with_the_file_and_stay_while_it_cannot_be_used(tmp_path: Pa
 
 
 class Call:
-    """Of somebody."""
+    """Call of an identity."""
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
@@ -89,7 +89,7 @@ def test_holders_of_tokens_have_one_share_where_others_are_known_by_name(tmp_pat
     (tmp_path / "tokens").write_text("plain\n")
 
     def shares(authenticator: Authenticator, token: str, tenants: str) -> set[str]:
-        # Of a call it looks at the identity alone.
+        # share_of() reads only the identity of a call.
         return {share_of(Call(authenticator.identity(f"Bearer {token}")), tenant) for tenant in tenants}  # type: ignore[arg-type]
 
     both = Authenticator(tmp_path / "tokens", tmp_path / "identities.toml")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tracing of a service: nothing while it is off, and a collector that is in nobody's way while it is on."""
+"""Tracing of a service: no effect while it is off, and no blocking by the collector while it is on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MORE_THAN_MAY_WAIT = 3000
 
 @pytest.fixture(scope="module")
 def tracer() -> Iterator[Tracer]:
-    """Its collector refuses everything at once."""
+    """Yield a tracer whose collector refuses everything at once."""
     with ThreadPoolExecutor(1) as threads:
         server = grpc.server(threads)
         port = server.add_insecure_port("127.0.0.1:0")

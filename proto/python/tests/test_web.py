@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP server of metrics and pages has room for a few, and nobody can keep it."""
+"""The HTTP server of metrics and pages serves a few connections, and no client can block it."""
 
 import contextlib
 import socket
@@ -16,7 +16,7 @@ from updraft.service.addresses import TcpAddress
 from updraft.service.observers import Observers
 from updraft.service.web import WebPage, serve_pages
 
-# Only a hang reaches it.
+# Reached only if something hangs.
 HANG_SECONDS = 60.0
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the table's exchanges run: functions that stop where a test wants them. They travel whole."""
+"""Functions of the table's exchanges, which stop where a test wants them and are pickled by value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def well(column: Any) -> Any:
-    """The answer of a good exchange."""
+    """Return the answer of a good exchange."""
     import pyarrow as pa
 
     return pa.array(["well"] * len(column))
@@ -29,7 +29,7 @@ def note_and_wait(directory: str) -> None:
 
 
 def computing(directory: Path) -> Callable[[Any], Any]:
-    """Waits within its first batch."""
+    """Return a function that waits within its first batch."""
     where = str(directory)
 
     def waits(column: Any) -> Any:
@@ -40,7 +40,7 @@ def computing(directory: Path) -> Callable[[Any], Any]:
 
 
 class _Loads:
-    """Pickled as a call: what unpickles it waits."""
+    """Object that makes the process that unpickles it wait."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -50,7 +50,7 @@ class _Loads:
 
 
 def loading(directory: Path) -> Callable[[Any], Any]:
-    """Waits while it is unpickled."""
+    """Return a function that waits while it is unpickled."""
     slow = _Loads(str(directory))
 
     def loaded(column: Any) -> Any:
@@ -61,7 +61,7 @@ def loading(directory: Path) -> Callable[[Any], Any]:
 
 
 def noting(directory: Path) -> Callable[[Any], Any]:
-    """Leaves its pid when it is called, and never waits."""
+    """Return a function that leaves its pid when it is called, and never waits."""
     where = str(directory)
 
     def notes(column: Any) -> Any:
@@ -77,7 +77,7 @@ def noting(directory: Path) -> Callable[[Any], Any]:
 
 
 def replying(directory: Path, reply_bytes: int) -> Callable[[Any], Any]:
-    """Answers with more than the connection takes at once."""
+    """Return a function that answers with more than the connection takes at once."""
     where = str(directory)
 
     def replies(column: Any) -> Any:

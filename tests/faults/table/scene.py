@@ -101,7 +101,7 @@ class Scene:
         until("the pool is whole", lambda: is_whole(self.pool, WORKERS))
 
     def is_as_before(self) -> None:
-        """Check that everything that the fault took is given back; the error names what is not."""
+        """Check that the pool has released everything that the fault took; the error names the rest."""
         excess: list[str] = ["never asked"]
 
         def nothing_more() -> bool:

@@ -176,7 +176,7 @@ class WriterScene:
         until("the writer serves again", serves)
 
     def is_as_before(self) -> None:
-        """Check that every byte, descriptor and process is given back, and no removable unfinished file is left."""
+        """Check that every byte, descriptor and process is released, and every removable unfinished file is gone."""
         self.writer.becomes_empty()
         unfinished = [path.name for path in self.root.rglob("*") if path.suffix == ".updraft"]
         assert len(unfinished) <= self._unfinished

@@ -127,7 +127,7 @@ def _run(entry: Measured, writer: Service, table: pa.Table, pace: Pace, batches:
 
 
 def _write(writer: Service, table: pa.Table, pace: Pace, *, batches: int) -> int:
-    """Let all producers write a file each at once; return the files' bytes."""
+    """Have all producers write one file each, concurrently; return the total size in bytes."""
     sizes: list[int] = []
 
     def produce(number: int) -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The RAPIDS Accelerator on a GPU beside Updraft: `make test-rapids-gpu`."""
+"""RAPIDS Accelerator on a GPU beside Updraft: `make test-rapids-gpu`."""

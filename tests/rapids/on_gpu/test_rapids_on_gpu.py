@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="session")
 def plans() -> Iterator[dict[str, list[str]]]:
-    """Plans of all queries, which end up in build/reports/rapids-gpu-plans.json."""
+    """Collect the plans of all queries, and write them to build/reports/rapids-gpu-plans.json."""
     found: dict[str, list[str]] = {}
     yield found
     (BUILD / "reports").mkdir(parents=True, exist_ok=True)

@@ -200,7 +200,7 @@ class _Written(WriterCommitMessage):
 
 
 class _Writer(DataSourceWriter):
-    """Writes a file for each partition, and one more in the end."""
+    """Writer of a file for each partition, and one more at the end."""
 
     def __init__(self, options: Any, overwrite: bool) -> None:
         self.directory = Path(options["path"])

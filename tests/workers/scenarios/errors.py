@@ -134,7 +134,7 @@ def exception_and_then_another_attempt(spark: SparkSession) -> Any:
 
 
 def _deaths(spark: SparkSession, die: Callable[[int], Any]) -> Any:
-    """Return how many workers a job has cost that kills them, and whether another job runs afterwards."""
+    """Return how many workers a job has killed, and whether another job runs afterwards."""
     directory = str(new_directory())
 
     def attempt(number: int) -> Any:

@@ -26,7 +26,7 @@ def _called(spark: SparkSession, function: type[Any], query: str) -> Any:
 
 
 class _AsArgument:
-    """Return the argument's type."""
+    """Table function whose column has the argument's type."""
 
     @staticmethod
     def analyze(value: AnalyzeArgument) -> AnalyzeResult:
@@ -76,7 +76,7 @@ def named_arguments(spark: SparkSession) -> Any:
 
 
 class _Totals:
-    """Sum the column n of a table for each name."""
+    """Sums of the column n of a table for each name."""
 
     @staticmethod
     def analyze(table: AnalyzeArgument) -> AnalyzeResult:

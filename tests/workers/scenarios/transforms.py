@@ -112,7 +112,7 @@ def state_with_a_time_to_live(spark: SparkSession) -> Any:
         def init(self, handle: StatefulProcessorHandle) -> None:
             self.total = handle.getValueState("total", "total long", ttlDurationMs=3_600_000)
 
-    # Otherwise each batch is followed by one without data.
+    # Otherwise Spark runs a batch without data after each batch.
     with runtime_confs(spark, {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}):
         return _in_pandas(visits(spark), Lives(), timeMode="ProcessingTime")
 
@@ -161,7 +161,7 @@ def exception_in_a_transform(spark: SparkSession) -> Any:
 
 @scenario(since=(4, 1))
 def transform_of_rows(spark: SparkSession) -> Any:
-    """Run transformWithState, whose rows are no pandas frames."""
+    """Run transformWithState, which gets rows instead of pandas frames."""
 
     class Total(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:

@@ -70,6 +70,6 @@ class SharedMemory:
         return [end for end, _ in told]
 
     def stop(self) -> None:
-        """End the helper for good; no exit waits for it any more."""
+        """Stop the helper for good; reports of workers' exits no longer wait for it."""
         self._helper.stop()
         self._loop_seconds = _LAST_SECONDS

@@ -270,7 +270,7 @@ async def test_a_pool_without_a_free_worker_is_busy_for_an_exchange_that_may_not
     queue = admission(pool_of(1))
     queue.check_free("a", None)
     with queue.place("a", None) as first, queue.place("a", None) as second:
-        # Having a place does not take the worker.
+        # A place in the queue does not occupy the worker.
         queue.check_free("a", None)
         running = await queue.worker(first, may_wait=False)
         with pytest.raises(PoolBusyError):

@@ -58,7 +58,7 @@ class ParquetLayout:
         footer: Mapping[str, str],
         choose_encodings: Callable[[pa.Table], Mapping[str, str]] = lambda _stored: {},
     ) -> None:
-        """Raise NotOnGpuError if the GPU cannot write the file, and WriteOptionError if the CPU cannot either.
+        """Raise NotOnGpuError if the GPU cannot write the file, or WriteOptionError if the CPU cannot either.
 
         `choose_encodings` chooses the delta encodings of leaf columns from the first row group.
         """
@@ -135,7 +135,7 @@ class OrcLayout:
     def __init__(
         self, schema: pa.Schema, options: OrcOptions, footer: Mapping[str, str], *, max_stripe_bytes: int
     ) -> None:
-        """Raise NotOnGpuError if the GPU cannot write the file, and WriteOptionError if the CPU cannot either."""
+        """Raise NotOnGpuError if the GPU cannot write the file, or WriteOptionError if the CPU cannot either."""
         stride = options.row_index_stride or DEFAULT_ROW_INDEX_STRIDE
         _refuse_options(
             {

@@ -210,7 +210,7 @@ def keep_start(text: str, limit_bytes: int) -> str:
 
 
 def keep_end(text: str, limit_bytes: int) -> tuple[str, bool]:
-    """Return the end of a text, at most `limit_bytes` as UTF-8, and whether it was cut.
+    """Return the end of `text`, at most `limit_bytes` as UTF-8, and whether anything was cut off.
 
     Use it for tracebacks, because their last line names the error.
     """

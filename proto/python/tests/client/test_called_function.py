@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which values are cast to the type of an argument."""
+"""Casts of values to the type of an argument."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a client's address and credentials come from."""
+"""Sources of a client's address and credentials."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The secret with which a pool knows its user's calls."""
+"""Secret by which a pool recognizes its user's calls."""
 
 from __future__ import annotations
 

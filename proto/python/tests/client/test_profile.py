@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A profile is drawn to scale, whatever a function calls its functions."""
+"""A profile is drawn to scale, whatever the names of the profiled functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(stacks: dict[str, int]) -> dict[str, tuple[float, float, float]]:
-    """Left edge, top and width of each call, by its title."""
+    """Return left edge, top and width of each call, by its title."""
     root = ElementTree.fromstring(Profile(10.0, 4, stacks).svg)
     found = {}
     for group in root.iter(f"{_SVG}g"):

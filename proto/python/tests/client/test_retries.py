@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which failed calls are tried again, and for how long."""
+"""Retries of failed calls, and their time limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def retries() -> Retries:
 
 
 def _exchange(*, sent: bool = False, started: bool = False, blamed: int = 0) -> Any:
-    """State of an exchange, as the decision reads it."""
+    """Return the state of an exchange, as the decision reads it."""
     return SimpleNamespace(has_sent_rows=sent, has_started=started, blamed_batch=lambda: blamed)
 
 

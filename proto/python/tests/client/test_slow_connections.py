@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool that is far away: a connection takes longer to open than one nearby."""
+"""Distant pool, to which a connection takes longer to open."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class LastMinusFirst:
 
     def accumulate(self, state: float, value: Pandas[float], weight: Pandas[int | None]) -> float:
         assert list(value.index) == list(weight.index) == list(range(len(value)))
-        # A Series is aligned with another one by their indexes.
+        # pandas aligns two Series by their indexes.
         weighed = value * pd.Series([1.0] * len(value))
         return state + float(weighed[len(value) - 1] - weighed[0])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a function takes from a caller: exactly its types, checked before any of its code runs."""
+"""Arguments of a function: exactly its types, checked before any of its code runs."""
 
 import dataclasses
 from typing import Annotated, Any
@@ -146,7 +146,7 @@ SAME: dict[str, tuple[Function[..., Any], pa.Array, list[Any]]] = {
 def test_the_kinds_of_one_type_are_the_same(case: str) -> None:
     called, column, results = SAME[case]
     assert call(called, column).to_pylist() == results
-    # A part of a column has buffers of the whole.
+    # A slice of a column has the buffers of the whole column.
     part = pa.record_batch([pa.concat_arrays([column, column])[1:]], ["x"])
     (checked,) = called.checked(part).columns
     assert (checked.type, checked.to_pylist()) == (called.arguments.schema.field(0).type, part.column(0).to_pylist())

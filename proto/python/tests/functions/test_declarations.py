@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a decorator makes of a definition, and which definitions it refuses before anybody calls them."""
+"""Functions that a decorator makes of definitions, and definitions that it refuses before any call."""
 
 import dataclasses
 import math
@@ -92,7 +92,7 @@ def test_the_author_of_plain_functions_waits_for_pyarrow_alone() -> None:
 
 
 def decorated(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """The decorator without the type checker, which refuses much of this too."""
+    """Return the decorator without its types, because the type checker refuses many of these definitions too."""
     decorate: Any = function
     return lambda code: decorate(**options)(code)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a failure means for its row: the call fails, the result is null, or it is a struct of value and error."""
+"""Failure of a row: the call fails, the result is null, or it is a struct of value and error."""
 
 from typing import Any
 

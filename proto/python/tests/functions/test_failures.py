@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an exception of an author's code becomes for its caller."""
+"""Exceptions of an author's code, as its caller gets them."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What type hints mean in Arrow, and that values of each type come and go as their author wrote them."""
+"""Arrow types of type hints, and values of each type as arguments and results."""
 
 import dataclasses
 import datetime

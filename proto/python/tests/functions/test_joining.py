@@ -19,7 +19,7 @@ from updraft.functions.loaded import load as loaded
 
 
 def rows(*values: int, counted: int | None = None) -> Rows:
-    """Rows whose keys are the values, as are the arguments of the first `counted`."""
+    """Return rows with these keys; the first `counted` also have them as arguments."""
     batch = pa.record_batch({"x": pa.array(values, pa.int64())})
     return Rows(batch, batch if counted is None else batch.slice(0, counted), 2 * batch.nbytes)
 
@@ -58,7 +58,7 @@ def test_a_batch_that_is_larger_than_the_bounds_stays_alone() -> None:
 
 
 def test_bytes_of_the_batches_bound_what_is_held() -> None:
-    # Sixteen for each row.
+    # Each row has sixteen bytes.
     joiner = Joiner(Bounds(rows=1000, size_bytes=48))
     assert values(joiner.add(rows(1, 2))) == []
     assert values(joiner.add(rows(3, 4))) == [[1, 2]]

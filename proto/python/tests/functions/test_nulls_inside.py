@@ -43,7 +43,7 @@ def test_nulls_inside_of_values_in_pandas_change_nothing(case: str) -> None:
     def same(x: Any) -> Any:
         return x
 
-    # What is computed is no hint to a checker.
+    # Type checkers reject a computed hint.
     form: Any = Pandas
     same.__annotations__ = dict.fromkeys(("x", "return"), form[hint])
     assert call(function(same), pa.array(values, hinted(hint, "x").type)).to_pylist() == values

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a function may return for a value of the type that it has declared."""
+"""Results that a function may return for its declared type."""
 
 import math
 from collections.abc import Callable

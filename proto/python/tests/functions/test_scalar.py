@@ -151,7 +151,7 @@ def test_a_batched_function_gets_no_more_rows_at_once_than_its_author_says() -> 
     assert call(measured, range(7)).to_pylist() == list(range(7))
     assert sizes == [3, 3, 1]
     assert call(measured, range(7), batch_rows=5).to_pylist() == list(range(7))
-    # Its process has nobody's rows but these, and each batch for itself.
+    # The function gets only this call's rows, one batch at a time.
     assert sizes[3:] == [3, 2, 2]
     assert call(measured, []).equals(pa.array([], pa.int64()))
     assert sizes[6:] == []

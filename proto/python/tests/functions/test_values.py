@@ -12,7 +12,7 @@ from updraft.functions.loaded import load
 
 
 class Column:
-    """Has what is needed to read it at once, and nothing else: an index or an iterator of it is an error."""
+    """Column that can only be read as a whole: indexing and iterating raise."""
 
     def __init__(self, values: list[Any]) -> None:
         self._values = values
@@ -44,7 +44,7 @@ def lenient(x: int, y: int) -> int:
 
 
 def results_of(function: Function[..., Any], columns: list[Column]) -> list[Any]:
-    """For a batch of these columns."""
+    """Return the results for a batch of these columns."""
     batch = SimpleNamespace(num_rows=3, columns=columns)
     loaded = cast(Any, load(function))
     results = loaded.run(batch) if function is tabled else loaded.run([batch])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong in a function of values, and how its caller is told."""
+"""Errors in a function of values, as its caller gets them."""
 
 import dataclasses
 from collections.abc import Callable, Iterator

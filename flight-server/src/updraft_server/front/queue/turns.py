@@ -90,7 +90,7 @@ class _Lanes:
         return bool(self._lanes)
 
     def __iter__(self) -> Iterator[tuple[_Lane, OrderedDict[str, None]]]:
-        # The number of lanes depends on how many workers tenants have, not on how many tenants wait.
+        # The number of lanes grows with the workers per tenant, not with the number of waiting tenants.
         return ((lane, self._lanes[lane]) for lane in sorted(self._lanes))
 
 

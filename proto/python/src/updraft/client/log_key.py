@@ -20,7 +20,7 @@ _BYTES = 32
 
 
 def default_file(environment: Mapping[str, str]) -> Path | None:
-    """Return the place of the secret in this user's directory, or None if the user has none."""
+    """Return the path for the secret in this user's directory, or None if the user has no such directory."""
     if state := environment.get("XDG_STATE_HOME"):
         return Path(state) / "updraft/log-key"
     return Path(home) / ".local/state/updraft/log-key" if (home := environment.get("HOME")) else None

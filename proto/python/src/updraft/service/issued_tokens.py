@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 _LEEWAY_SECONDS = 30
 _MAX_VERIFIED = 4096
-# Latest time that a token's claims may name: beyond the year 30,000.
+# Largest time accepted in a token's claims. It lies beyond the year 30,000, so only nonsense exceeds it.
 _MOST_SECONDS = 10**12
 
 _REQUIRED = ["exp", "iat", "iss", "aud"]

@@ -8,12 +8,12 @@ PySpark's own signal handler does not do that in a classic session, for two reas
 - A Jupyter kernel sets a signal handler of its own for each cell, which replaces PySpark's. We add one that cancels the
   jobs of the cell, found by a job tag, and then calls the kernel's.
 
-The kernel's handler raises KeyboardInterrupt. In the middle of a call of the JVM, that breaks the connection: PySpark's
+The kernel's handler raises KeyboardInterrupt. In the middle of a call to the JVM, that breaks the connection: PySpark's
 next call, such as one in a `finally` clause, raises a Py4JError or a Py4JJavaError, which hides the KeyboardInterrupt.
 The JVM answers as soon as the jobs are cancelled, so we call the kernel's handler after the answer, or after a second.
 
 Spark Connect cancels its operations itself. Nothing here imports pyspark or IPython: a process that has not imported
-them does not need it.
+them needs no handler.
 """
 
 import contextlib
