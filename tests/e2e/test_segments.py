@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from tests.e2e.sides import Sides
 from tests.support.pool import NOTES, LocalPool
+from tests.support.spark import runtime_confs
 
 _ROWS = 1_500_000
 
@@ -30,8 +31,10 @@ def near_pool(stock_only: bool) -> Iterator[LocalPool]:
 
 
 @pytest.fixture
-def near(spark: SparkSession, near_pool: LocalPool) -> Sides:
-    return Sides(spark, {"unix": near_pool.unix_endpoint}, False)
+def near(spark: SparkSession, near_pool: LocalPool) -> Iterator[Sides]:
+    # With the default window, all batches could be on their way before the pool's first reply offers a segment.
+    with runtime_confs(spark, {"spark.updraft.udf.windowBytes": "2m"}):
+        yield Sides(spark, {"unix": near_pool.unix_endpoint}, False)
 
 
 def _shared_bytes(pool: LocalPool) -> dict[str, float]:
