@@ -56,14 +56,14 @@ def _levels(findings: Sequence[Finding]) -> Mapping[str, Level]:
 
 def test_every_kind_runs_on_the_pool(pool: LocalPool) -> None:
     findings = _findings(pool, spark_master="local[2]")
-    assert _levels(findings) == dict.fromkeys(("application", *KINDS), Level.OK), findings
+    assert _levels(findings) == dict.fromkeys(("application", "master", *KINDS), Level.OK), findings
 
 
 @pytest.mark.campaign
 def test_an_executor_with_its_own_python_is_found(pool: LocalPool) -> None:
     findings = _findings(pool, spark_pyspark_python=str(PYTHON))
-    # No master is set.
-    assert _levels(findings) == {"application": Level.WARNING, **dict.fromkeys(KINDS, Level.ERROR)}, findings
+    others = {"application": Level.OK, "master": Level.WARNING}
+    assert _levels(findings) == {**others, **dict.fromkeys(KINDS, Level.ERROR)}, findings
     (rdd,) = (finding for finding in findings if finding.check == "RDD")
     assert rdd.found.startswith(f"the code ran in {PYTHON}")
     assert "set spark.pyspark.python to updraft-python" in rdd.advice

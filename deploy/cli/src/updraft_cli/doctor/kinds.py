@@ -2,8 +2,8 @@
 """Spark application that starts a Python worker of each kind, for `updraft doctor --python-workers`.
 
 The driver's Python runs this file by its path, so it imports nothing but PySpark. It prints JSON arrays, one per line:
-a kind, or `application`, then an outcome and a detail. The outcomes are `begun`, `ok`, `skipped`, `elsewhere` (the code
-ran outside the pool) and `failed`.
+a kind or another subject, then an outcome and a detail. The outcomes are `begun`, `ok`, `skipped`, `elsewhere` (the
+code ran outside the pool) and `failed`.
 """
 
 import json
@@ -58,8 +58,14 @@ def _check() -> bool:
     return True
 
 
+def _expect(found: object, wanted: object) -> None:
+    """Raise RuntimeError unless the answer is right. An assertion would be left out with PYTHONOPTIMIZE."""
+    if found != wanted:
+        raise RuntimeError(f"the answer is {found!r} instead of {wanted!r}")
+
+
 def _rdd(spark: SparkSession) -> None:
-    assert all(spark.sparkContext.parallelize(range(2), 2).map(lambda _: _check()).collect())
+    _expect(spark.sparkContext.parallelize(range(2), 2).map(lambda _: _check()).collect(), [True, True])
 
 
 def _barrier(spark: SparkSession) -> None:
@@ -67,7 +73,7 @@ def _barrier(spark: SparkSession) -> None:
         BarrierTaskContext.get().barrier()
         yield _check()
 
-    assert spark.sparkContext.parallelize(range(1), 1).barrier().mapPartitions(wait).collect() == [True]
+    _expect(spark.sparkContext.parallelize(range(1), 1).barrier().mapPartitions(wait).collect(), [True])
 
 
 def _function(spark: SparkSession) -> None:
@@ -77,8 +83,11 @@ def _function(spark: SparkSession) -> None:
     try:
         rows = spark.range(1).select(udf(lambda _: _check(), "boolean")("id")).collect()
     finally:
-        spark.conf.unset(_ENABLED) if enabled is None else spark.conf.set(_ENABLED, enabled)
-    assert [row[0] for row in rows] == [True]
+        if enabled is None:
+            spark.conf.unset(_ENABLED)
+        else:
+            spark.conf.set(_ENABLED, enabled)
+    _expect([row[0] for row in rows], [True])
 
 
 def _table_function(spark: SparkSession) -> None:
@@ -90,7 +99,7 @@ def _table_function(spark: SparkSession) -> None:
         def eval(self, _number: Any) -> Iterator[Any]:
             yield (_check(),)
 
-    assert udtf(Analyzed)(lit(1)).count() == 1
+    _expect(udtf(Analyzed)(lit(1)).count(), 1)
 
 
 class _Reader(DataSourceReader):
@@ -117,7 +126,7 @@ class _StreamReader(DataSourceStreamReader):
         _check()
         return {"offset": 0}
 
-    def latestOffset(self, *_: Any) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, *_: Any) -> dict[str, int]:  # noqa: N802 - PySpark names it
         return {"offset": 1}
 
     def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
@@ -133,7 +142,7 @@ class _StreamWriter(DataSourceStreamWriter):
         list(iterator)
         return WriterCommitMessage()
 
-    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803 - PySpark names it
         _check()
 
 
@@ -149,18 +158,18 @@ class _Source(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         return _Reader()
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - PySpark passes it
         return _Writer()
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - PySpark names it
         return _StreamReader()
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - as PySpark calls it
         return _StreamWriter()
 
 
 def _read(spark: SparkSession) -> None:
-    assert spark.read.format(_Source.name()).load().count() == 1
+    _expect(spark.read.format(_Source.name()).load().count(), 1)
 
 
 def _write(spark: SparkSession) -> None:
@@ -196,7 +205,7 @@ class _Processor(StatefulProcessor):
         _check()
         self.seen = handle.getValueState("seen", "n long")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - PySpark names them
         _check()
         self.seen.update((1,))
         yield from (frame[["key"]] for frame in rows)
@@ -214,7 +223,7 @@ def _run_stream(frame: Any, checkpoint: str, sink: str = "noop", mode: str = "up
     try:
         if not query.awaitTermination(_KIND_SECONDS):
             raise TimeoutError(f"the query did not end within {_KIND_SECONDS} seconds")
-        assert query.lastProgress["numInputRows"]
+        _expect(query.lastProgress["numInputRows"] > 0, wanted=True)
     finally:
         query.stop()
 
@@ -244,11 +253,12 @@ def main() -> None:
         _report("application", "failed", _reason(error))
         return
     spark.sparkContext.setLogLevel("OFF")
-    _report("application", "ok", f"ran on {spark.sparkContext.master}")
+    _report("master", "ok", spark.sparkContext.master)
     spark.dataSource.register(_Source)
     with tempfile.TemporaryDirectory() as directory:
         try:
             _run_kinds(spark, directory)
+            _report("application", "ok", "tried every kind")
         finally:
             spark.stop()
 
@@ -269,7 +279,10 @@ def _run_kinds(spark: SparkSession, directory: str) -> None:
     checkpoints = f"{shared}/updraft-doctor-{uuid.uuid4()}"
     for number, (kind, stream) in enumerate(_STREAMING_KINDS.items()):
         _run(kind, stream, spark, f"{checkpoints}/{number}")
-    _delete(spark, checkpoints)
+    try:
+        _delete(spark, checkpoints)
+    except Exception as error:
+        _report("checkpoints", "failed", f"cannot delete {checkpoints}: {_reason(error)}")
 
 
 def _run(kind: str, run: Callable[..., None], spark: SparkSession, *arguments: str) -> None:

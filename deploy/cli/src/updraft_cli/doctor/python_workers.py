@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -26,7 +27,7 @@ _FAILURE = re.compile(r"(?:Exception in thread \S+ |Error: )(.+)")
 # PySpark's error if the JVM did not start; its log has the reason.
 _NO_JVM = "JAVA_GATEWAY_EXITED"
 _GUIDE = 'see "If something is wrong" in docs/guides/executors-without-python.md'
-# They win over the conf of the job.
+# These settings override the conf of the job.
 _CONFS = {
     # The application is its own driver.
     "spark.submit.deployMode": "client",
@@ -58,8 +59,8 @@ def _add_all(
         findings.error("application", reason, "it needs PySpark in the driver's Python: give it with --python")
     for kind, (outcome, detail) in reported.items():
         match outcome:
-            case "ok" if kind == "application" and _MASTER not in confs:
-                found = f"{detail}, because the conf names no {_MASTER}"
+            case "ok" if kind == "master" and _MASTER not in confs:
+                found = f"ran on {detail}, because the conf names no {_MASTER}"
                 findings.warning(kind, found, f"add --conf {_MASTER}=..., so that the job's executors are checked")
             case "ok":
                 findings.ok(kind, detail or "ran on the pool")
@@ -91,7 +92,7 @@ def _run(confs: Mapping[str, str], driver: Driver, interpreter: str) -> tuple[st
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
         javaproperties.dump({**confs, **_CONFS}, file, timestamp=False)
         file.flush()
-        environment["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {file.name} pyspark-shell"
+        environment["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(file.name)} pyspark-shell"
         try:
             ran = subprocess.run(  # noqa: S603 - Spark itself would run it
                 command,
