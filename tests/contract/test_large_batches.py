@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("pool_lives")
 
 MIB = 1 << 20
 PART_BYTES = MIB
-# No two of its parts are equal.
+# All parts differ, so that swapped parts would be noticed.
 TEXT = "".join(f"{number:08x}" for number in range(5 * MIB // 8))
 LARGE = pa.record_batch({"_0": [TEXT, None, "ž", TEXT[::-1]]})
 SMALL = pa.record_batch({"_0": ["small", None]})

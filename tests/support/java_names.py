@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cache for the Java names that Python has looked up.
 
-py4j asks the JVM for every part of a name such as `jvm.org.apache.spark.X` each time that it is used, and for all parts
-but the last the JVM searches each of Spark's 300 jars in vain. In a suite of short queries, these lookups are two
+py4j asks the JVM for every part of a name such as `jvm.org.apache.spark.X` each time that it is used. For every
+part but the last, the JVM searches each of Spark's 300 jars in vain. In a suite of short queries, these lookups are two
 fifths of the JVM's work. They do not affect the comparisons: the driver's Python makes them before a query runs.
 """
 

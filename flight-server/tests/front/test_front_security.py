@@ -62,7 +62,7 @@ async def test_a_token_file_that_is_taken_away_revokes_its_tokens(running_front:
         assert await admitted(front.channel, "Bearer first") is grpc.StatusCode.OK
         with capture_logs() as log:
             tokens.unlink()
-            # No call is made meanwhile.
+            # Make no calls: the service has to notice by itself.
             for _ in range(600):
                 if any("no token is valid any more" in line["event"] for line in log):
                     break

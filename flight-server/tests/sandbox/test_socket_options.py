@@ -38,7 +38,7 @@ def test_other_options_of_sockets_are_set() -> None:
     def set_others() -> int:
         with socket.socket() as made:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            # The same number as SO_SNDBUF, at another level.
+            # This option has the number of SO_SNDBUF, but at another level.
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 3)
             changed = made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             return int(not changed or made.getsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT) != 3)

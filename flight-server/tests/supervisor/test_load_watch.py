@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time that a zygote may take for one load, and when the operator is told; the tests make the looks."""
+"""Limit on the time of a zygote's load, and when the operator is told; the tests call the check themselves."""
 
 import itertools
 import subprocess

@@ -51,7 +51,7 @@ def test_a_file_that_cannot_go_on_is_an_error_and_the_next_one_is_written(
     limited(1)
     with pytest.raises(EncodeError, match="rows after 4000000"):
         encoder.write(TABLE)
-    # Freed while there is no room for the footer that the library would write.
+    # Free the encoder while there is no room for the footer that the library would write.
     del encoder
     limited(1024 * MIB)
     following = encoder_for(gpu, TABLE.schema, options)

@@ -103,18 +103,12 @@ class Call:
         return None if message is grpc.aio.EOF else message
 
     def expect_bodies(self, sizes_bytes: Sequence[int]) -> None:
-        """Accept bodies of large messages up to these sizes, in this order. Call it before the client may send them.
-
-        Only a context that receives in another process needs to know this.
-        """
+        """Accept bodies of large messages up to these sizes, in this order. Call it before the client may send them."""
         if isinstance(self._context, ExpectsBodies):
             self._context.expect_bodies(sizes_bytes)
 
     def stop_reading(self, then: Callable[[], None]) -> None:
-        """Stop reading. Call `then` when no other process is writing a body of this call to memory.
-
-        This is usually at once.
-        """
+        """Stop reading. Call `then` when no other process is writing a body of this call to memory."""
         if isinstance(self._context, ExpectsBodies):
             self._context.stop_reading(then)
         else:
