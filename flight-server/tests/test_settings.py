@@ -144,3 +144,15 @@ def test_segments_that_functions_could_list_are_hidden(tmp_path: Path, monkeypat
     monkeypatch.setattr(segments_directory, "_is_in_memory", lambda directory: directory == tmp_path / "memory")
     for name, hidden in (("memory", (f"{tmp_path}/memory/pool.sock.segments",)), ("disk", ())):
         assert ServeSettings(listen_unix=tmp_path / name / "pool.sock").secret_paths == hidden
+
+
+def test_segments_are_for_clients_on_this_machine(tmp_path: Path) -> None:
+    def found(listen: str, listen_unix: Path | None = None) -> Path | None:
+        settings = ServeSettings(listen=listen, listen_unix=listen_unix, insecure_no_token=True)
+        return segments_directory.segments_directory(settings.listen_address, settings.listen_unix)
+
+    shared = [found("127.0.0.1:8815"), found("127.0.0.1:8816"), found("[::1]:8815"), found("", tmp_path / "pool.sock")]
+    assert all(directory is not None and directory.parent == Path("/dev/shm") for directory in shared)
+    assert len(set(shared)) == len(shared)
+    assert found("127.0.0.1:8816", tmp_path / "pool.sock") == shared[3]
+    assert found("0.0.0.0:8815") is None

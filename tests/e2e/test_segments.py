@@ -34,7 +34,7 @@ def near_pool(stock_only: bool) -> Iterator[LocalPool]:
 def near(spark: SparkSession, near_pool: LocalPool) -> Iterator[Sides]:
     # With the default window, all batches could be on their way before the pool's first reply offers a segment.
     with runtime_confs(spark, {"spark.updraft.udf.windowBytes": "2m"}):
-        yield Sides(spark, {"unix": near_pool.unix_endpoint}, False)
+        yield Sides(spark, {"unix": near_pool.unix_endpoint, "loopback": near_pool.loopback_endpoint}, False)
 
 
 def _shared_bytes(pool: LocalPool) -> dict[str, float]:
@@ -82,12 +82,15 @@ def _grouped(spark: SparkSession) -> DataFrame:
     return groups.applyInPandas(_center, "id bigint, x double, k bigint").selectExpr("count(x) AS n", "sum(id) AS s")
 
 
-@pytest.mark.parametrize("query", [_scalar, _strings, _map, _grouped])
+@pytest.mark.parametrize(
+    ("query", "transport"),
+    [(_scalar, "unix"), (_strings, "unix"), (_map, "unix"), (_grouped, "unix"), (_strings, "loopback")],
+)
 def test_large_batches_pass_through_shared_memory(
-    near: Sides, near_pool: LocalPool, query: Callable[[SparkSession], DataFrame]
+    near: Sides, near_pool: LocalPool, query: Callable[[SparkSession], DataFrame], transport: str
 ) -> None:
     before = _shared_bytes(near_pool)
-    near.assert_same(query, "unix")
+    near.assert_same(query, transport)
     for direction, count in _shared_bytes(near_pool).items():
         assert count - before[direction] > 1 << 20, direction
 

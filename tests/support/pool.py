@@ -55,6 +55,16 @@ class LocalPool(LocalService):
         self._command += ["--listen-unix", str(self.unix_socket)]
 
     @property
+    def tcp_endpoint(self) -> str:
+        """Value of spark.updraft.udf.endpoint over TCP alone, as if the pool were on another machine."""
+        return f"grpc+tcp://{self.tcp_address}"
+
+    @property
+    def loopback_endpoint(self) -> str:
+        """Value of spark.updraft.udf.endpoint over TCP, with large batches through shared memory."""
+        return f"grpc://{self.tcp_address}"
+
+    @property
     def unix_endpoint(self) -> str:
         """Value of spark.updraft.udf.endpoint over the Unix socket."""
         return f"grpc+unix://{self.unix_socket}"

@@ -1,30 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directory of a front's segments, which follows from its Unix socket.
+"""Directory of a front's segments, which follows from the addresses on which the front listens.
 
-Clients of the socket see its directory under the same path. Where that directory is not in memory, they share /dev/shm
-with the front.
+Clients of a Unix socket see its directory under the same path. Where that directory is not in memory, and for clients
+of a loopback address, the directory is in /dev/shm.
 """
 
 import hashlib
 import os
 from pathlib import Path
 
+from updraft.service.addresses import TcpAddress
 from updraft_server.sandbox_layers import SHARED_MEMORY_PATH
 
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
-def segments_directory(listen_unix: Path | None) -> Path | None:
-    """Return the directory for the front that listens on this socket; None without a socket or a place in memory."""
-    if listen_unix is None:
-        return None
-    socket = listen_unix.absolute()
-    if _is_in_memory(socket.parent):
-        return socket.with_name(f"{socket.name}.segments")
-    if os.access(SHARED_MEMORY_PATH, os.W_OK | os.X_OK):
-        digest = hashlib.sha256(os.fsencode(socket)).hexdigest()
-        return Path(SHARED_MEMORY_PATH) / f"updraft-segments-{digest[:32]}"
+def segments_directory(listen: TcpAddress | None, listen_unix: Path | None) -> Path | None:
+    """Return the directory for the front that listens on these addresses.
+
+    Return None if no client on this machine can connect, or if there is no place in memory.
+    """
+    if listen_unix is not None:
+        socket = listen_unix.absolute()
+        if _is_in_memory(socket.parent):
+            return socket.with_name(f"{socket.name}.segments")
+        return _in_shared_memory(os.fsencode(socket))
+    if listen is not None and listen.is_loopback:
+        return _in_shared_memory(str(listen).encode())
     return None
+
+
+def _in_shared_memory(address: bytes) -> Path | None:
+    if not os.access(SHARED_MEMORY_PATH, os.W_OK | os.X_OK):
+        return None
+    return Path(SHARED_MEMORY_PATH) / f"updraft-segments-{hashlib.sha256(address).hexdigest()[:32]}"
 
 
 def _is_in_memory(directory: Path) -> bool:

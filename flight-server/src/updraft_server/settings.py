@@ -322,7 +322,7 @@ class ServeSettings(WorkersSettings, FrontSettings):
         audit = None if self.audit_file == STANDARD_OUTPUT else self.audit_file
         secrets = (self.token_file, self.identities_file, self.tls_key_file, self.metrics_token_file)
         # The file of signers is not a secret, but a process that could write to it could add itself as a signer.
-        segments = segments_directory(self.listen_unix)
+        segments = segments_directory(self.listen_address, self.listen_unix)
         # The sandbox lets no function list /dev/shm.
         listed = None if segments is None or segments.is_relative_to(SHARED_MEMORY_PATH) else segments
         files = (*secrets, self.signers_file, audit, listed)

@@ -99,7 +99,7 @@ def _demo(kill_every_seconds: float | None, repeat: int) -> int:
         with terminal.working("a scikit-learn model, fitted in the driver", lambda: _tasks(spark)):
             model = job.fitted_model(spark.read.parquet(f"{directory}/flights.parquet"))
         stock = Side("stock PySpark", {ENABLED: "false"})
-        updraft = Side("Updraft", {ENABLED: "true", ENDPOINT: pool.tcp_endpoint})
+        updraft = Side("Updraft", {ENABLED: "true", ENDPOINT: pool.loopback_endpoint})
 
         def run(side: Side, label: str) -> None:
             _run(spark, side, label, lambda: job.delays_by_maker(spark, directory, model))

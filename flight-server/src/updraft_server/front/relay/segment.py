@@ -175,7 +175,7 @@ class Segments:
 
         Args:
             directory: Directory that no other front uses; None if there are no segments.
-            access: Users who may connect to the pool's Unix socket, and use segments.
+            access: Users who may use segments: those who may connect to the pool's Unix socket.
         """
         self.directory: Path | None = None
         """Directory of the segments; None if there are none."""

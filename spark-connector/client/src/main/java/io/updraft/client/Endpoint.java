@@ -9,8 +9,8 @@ import java.net.UnknownHostException;
 import java.util.Objects;
 
 /**
- * Address of a pool or a writer: {@code grpc://host:port}, {@code grpc+tls://host:port} or {@code
- * grpc+unix:///path}. {@link #parse} creates it.
+ * Address of a pool or a writer: {@code grpc://host:port}, {@code grpc+tcp://host:port}, {@code
+ * grpc+tls://host:port} or {@code grpc+unix:///path}. {@link #parse} creates it.
  *
  * @param transport transport of the connection
  * @param host host name or address; empty for a Unix socket
@@ -24,8 +24,13 @@ public record Endpoint(Transport transport, String host, int port, String path)
 
   /** Transport of a connection. */
   public enum Transport {
-    /** TCP without encryption. */
+    /**
+     * TCP without encryption ({@code grpc}). Bodies may pass through shared memory if the service
+     * is on this machine.
+     */
     TCP,
+    /** TCP without encryption, through which all bodies pass ({@code grpc+tcp}). */
+    TCP_ALONE,
     /** TCP with TLS. */
     TLS,
     /** Unix domain socket of this host. */
@@ -46,7 +51,8 @@ public record Endpoint(Transport transport, String host, int port, String path)
     }
     String scheme = Objects.requireNonNullElse(uri.getScheme(), "");
     return switch (scheme) {
-      case "grpc", "grpc+tcp" -> network(Transport.TCP, uri, text);
+      case "grpc" -> network(Transport.TCP, uri, text);
+      case "grpc+tcp" -> network(Transport.TCP_ALONE, uri, text);
       case "grpc+tls" -> network(Transport.TLS, uri, text);
       case "grpc+unix" -> unix(uri, text);
       default -> throw malformed(text, null);
@@ -86,6 +92,19 @@ public record Endpoint(Transport transport, String host, int port, String path)
     }
   }
 
+  /**
+   * Return whether bodies may pass through memory that this machine's processes share: over a Unix
+   * socket, and over TCP without encryption to a loopback address.
+   */
+  boolean mayShareMemory() {
+    return switch (transport) {
+      case UNIX -> true;
+      // A name that begins like this is harmless: a client that finds no file uses the connection.
+      case TCP -> host.equals("localhost") || host.startsWith("127.") || host.equals("[::1]");
+      case TCP_ALONE, TLS -> false;
+    };
+  }
+
   /** Return host and port, or the path of the socket. */
   String address() {
     return transport == Transport.UNIX ? path : host + ":" + port;
@@ -96,6 +115,7 @@ public record Endpoint(Transport transport, String host, int port, String path)
   public String toString() {
     return switch (transport) {
       case TCP -> "grpc://" + host + ":" + port;
+      case TCP_ALONE -> "grpc+tcp://" + host + ":" + port;
       case TLS -> "grpc+tls://" + host + ":" + port;
       case UNIX -> "grpc+unix://" + path;
     };

@@ -30,8 +30,9 @@ record ExchangeRequest(ByteString command, ByteString deferredPayload, byte[] sc
     byte[] schemaHeader = RequestBatch.header(schema);
     Limits.Builder limits = asked.getLimits().toBuilder();
     limits.setMaxReplyBatchBytesInParts(options.maxBatchBytes());
-    boolean local = options.endpoint().transport() == Endpoint.Transport.UNIX;
-    ExchangeCommand command = asked.toBuilder().setLimits(limits).setTakesSegment(local).build();
+    boolean takesSegment = options.endpoint().mayShareMemory();
+    ExchangeCommand command =
+        asked.toBuilder().setLimits(limits).setTakesSegment(takesSegment).build();
     boolean large = command.getSerializedSize() > Admission.BYTES_BEFORE_ADMISSION;
     if (!large || !command.hasSession() || command.getPayload().isEmpty()) {
       return new ExchangeRequest(command.toByteString(), ByteString.EMPTY, schemaHeader);

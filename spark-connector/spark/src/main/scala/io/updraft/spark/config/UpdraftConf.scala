@@ -14,7 +14,10 @@ object UpdraftConf
       Peer.POOL,
       noun = "pool",
       unit = "task",
-      unset = "Without it the extension does nothing.",
+      unset =
+        "Large batches pass through shared memory if the pool is on the same machine and reached over a Unix " +
+          "socket or a loopback address; `grpc+tcp://` instead of `grpc://` keeps them in the connection. Without an " +
+          "endpoint the extension does nothing.",
       queued =
         " Time in the pool's queue does not count: a task that has its place there waits for a worker until `deadline`."
     ) {
