@@ -470,7 +470,7 @@ rapids-jar-gpu: $(RAPIDS_JAR) #+ The RAPIDS Accelerator for one Spark and one GP
 	python3 .ci/prune_gpu_code.py $(RAPIDS_JAR) build/rapids/rapids-sm$(or $(GPU_ARCH),90).jar --arch $(or $(GPU_ARCH),90) --leave-out '^spark(?!$(RAPIDS_SHIM)/)[0-9]+(db[0-9]+)?/'
 
 ## Measure
-.PHONY: bench-udf bench-workers bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-threads bench-sides bench-signed bench-tenants bench-models bench-scale bench-against bench-progress bench-check bench-writer-check bench-page bench-formats-page bench-writer-page bench-writer-sink bench-receiving
+.PHONY: bench-udf bench-workers bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-threads bench-far bench-sides bench-signed bench-tenants bench-models bench-scale bench-against bench-progress bench-check bench-writer-check bench-page bench-formats-page bench-writer-page bench-writer-sink bench-receiving
 bench-udf: setup $(JAR) #+ UDFs against every configuration of stock PySpark
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
@@ -492,6 +492,9 @@ bench-healing: setup #+ How soon a pool is whole after a process of it was kille
 
 bench-threads: setup $(JAR) #+ CPU seconds of queries by thread and process, with a UDF and without
 	$(PYTHON) -m tests.programs.bench.threads $(BENCH)
+
+bench-far: setup $(JAR) #+ Queries with a UDF on a pool that is a few milliseconds away
+	$(PYTHON) -m tests.programs.bench.far $(BENCH)
 
 bench-workers: setup $(JAR) #+ Spark's own Python workers on stock and on a pool: RDDs, data sources, streaming state
 	$(PYTHON) -m tests.programs.bench.python_workers $(BENCH)

@@ -227,7 +227,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   @Override
   CallCore.Step<?> nextToSend() {
-    return core.nextToSend();
+    return core.nextToSend(System.nanoTime());
   }
 
   @Override

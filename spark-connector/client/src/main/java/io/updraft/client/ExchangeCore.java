@@ -16,6 +16,7 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * reactions to both. {@link Exchange} does the locking, sending and waiting.
  */
 final class ExchangeCore extends CallCore {
+  private final WindowSize window;
   private final RequestLog log;
   private final ReplyQueue replies = new ReplyQueue();
   private final Recovery recovery;
@@ -48,9 +49,8 @@ final class ExchangeCore extends CallCore {
 
   ExchangeCore(ClientOptions options, Replay replay, long nowNanos) {
     super(options, nowNanos);
-    this.log =
-        new RequestLog(
-            options.windowBatches(), options.windowBytes(), options.replayBytes(), replay);
+    this.window = new WindowSize(options.windowBatches());
+    this.log = new RequestLog(window, options.windowBytes(), options.replayBytes(), replay);
     this.slicer = new BatchSlicer(options.maxMessageBytes());
     this.recovery = new Recovery(options, RetryBudget.of(options.endpoint()), nowNanos);
   }
@@ -109,6 +109,7 @@ final class ExchangeCore extends CallCore {
     admission.restart();
     slicer.restart();
     log.restart();
+    window.restart();
   }
 
   /** Return whether the pool should refuse the current call instead of letting it wait. */
@@ -125,7 +126,7 @@ final class ExchangeCore extends CallCore {
   }
 
   /** Return the next message of the current call; null if the message has to wait. */
-  Step<RequestMetadata> nextToSend() {
+  Step<RequestMetadata> nextToSend(long nowNanos) {
     if (!isRunning()) {
       return null;
     }
@@ -134,7 +135,7 @@ final class ExchangeCore extends CallCore {
       if (!admission.takes(batch, log.replayable())) {
         return null;
       }
-      return sent(slicer.next(batch));
+      return sent(slicer.next(batch), nowNanos);
     }
     if (isSendingFinished() && admission.takesFinish()) {
       admission.finish();
@@ -144,13 +145,14 @@ final class ExchangeCore extends CallCore {
     return null;
   }
 
-  private Step<RequestMetadata> sent(BatchSlicer.Slice slice) {
+  private Step<RequestMetadata> sent(BatchSlicer.Slice slice, long nowNanos) {
     if (!slice.isLast()) {
       return new Step<>(RequestMetadata.newBuilder().setPart(slice.part()).build(), slice, false);
     }
     RequestBatch batch = slice.batch();
     admission.handOver(batch);
     log.transmit();
+    window.sent(transmitted(), consumed, nowNanos);
     sentRows += batch.rows();
     return new Step<>(batch.groups().metadata(transmitted()), slice, false);
   }
@@ -257,6 +259,7 @@ final class ExchangeCore extends CallCore {
     consumed = consumedInCall;
     if (consumed > 0) {
       log.consumedThrough(base + consumed);
+      window.taken(consumed, nowNanos);
     }
     if (event instanceof ReplyEvent.Batch batch) {
       takeBatch(from, batch);
