@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.sides import Sides
+from tests.support.plan_metrics import metrics_of
 from tests.support.pool import NOTES, LocalPool
-from tests.support.spark import runtime_confs
+from tests.support.spark import ENABLED, ENDPOINT, runtime_confs
 
 _ROWS = 1_500_000
 
@@ -93,6 +94,16 @@ def test_large_batches_pass_through_shared_memory(
     near.assert_same(query, transport)
     for direction, count in _shared_bytes(near_pool).items():
         assert count - before[direction] > 1 << 20, direction
+
+
+def test_the_operator_shows_how_much_data_passed_through_shared_memory(near: Sides, near_pool: LocalPool) -> None:
+    for endpoint, shares in ((near_pool.loopback_endpoint, True), (near_pool.tcp_endpoint, False)):
+        with runtime_confs(near.spark, {ENABLED: "true", ENDPOINT: endpoint}):
+            frame = _strings(near.spark)
+            frame.collect()
+            metrics = metrics_of(frame, "Flight")
+        data = metrics["pythonDataSent"] + metrics["pythonDataReceived"]
+        assert (data // 2 < metrics["updraftSharedData"] <= data) if shares else metrics["updraftSharedData"] == 0
 
 
 def test_a_worker_that_dies_is_replaced_and_the_batches_are_sent_again(near: Sides, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import io.updraft.proto.v1.TaskIdentity;
 import java.io.IOException;
 import java.util.Collection;
 import java.util.List;
+import java.util.concurrent.atomic.LongAdder;
 import java.util.function.BooleanSupplier;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
@@ -47,6 +48,8 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   /** Bytes of all commands and of the uploads that followed them. */
   private long openingBytes;
+
+  private final LongAdder sharedBytes = new LongAdder();
 
   private Exchange(
       ClientOptions options,
@@ -272,6 +275,11 @@ public final class Exchange extends CallShell<ExchangeCore> {
     return openingBytes + sentBytes();
   }
 
+  /** Return the bytes, sent or received, that passed through shared memory. */
+  public long sharedBytes() {
+    return sharedBytes.sum();
+  }
+
   /** Return the bytes of reply messages. */
   public long bytesReceived() {
     return read(core::bytesReceived);
@@ -331,8 +339,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
     private ArrowBuf bodyInSegment(SegmentRange range) throws MalformedReplyException {
       Segment from = segment;
       if (from == null) {
-        throw new MalformedReplyException(
-            "a reply is in a segment that this client has not mapped");
+        throw new MalformedReplyException("a reply is in a segment that is not mapped");
       }
       ArrowBuf body = from.take(range, allocator);
       placedBytes = (int) body.readableBytes();
@@ -341,11 +348,10 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
     private void map(ReplyEvent.SegmentOffered offered) {
       try {
-        segment = Segment.open(offered.directory(), offered.offer());
+        segment = Segment.open(offered.directory(), offered.offer(), sharedBytes);
       } catch (IOException | RuntimeException e) {
         // The pool uses the segment only after this client has mapped it.
-        LOG.info(
-            "batches pass through the socket, because a segment cannot be used: {}", e.toString());
+        LOG.info("batches pass through the connection, not through memory: {}", e.toString());
       }
     }
 

@@ -14,6 +14,7 @@ import java.nio.file.StandardOpenOption;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.Set;
+import java.util.concurrent.atomic.LongAdder;
 import java.util.regex.Pattern;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
@@ -42,14 +43,16 @@ final class Segment implements AutoCloseable {
 
   private final MappedByteBuffer memory;
   private final int ringBytes;
+  private final LongAdder passedBytes;
   private final Deque<Placed> placed = new ArrayDeque<>();
   private long written;
   private long freed;
   private boolean closed;
 
-  private Segment(MappedByteBuffer memory, int ringBytes) {
+  private Segment(MappedByteBuffer memory, int ringBytes, LongAdder passedBytes) {
     this.memory = memory;
     this.ringBytes = ringBytes;
+    this.passedBytes = passedBytes;
     NUMBER.setRelease(memory, OPENED, 1L);
   }
 
@@ -57,9 +60,11 @@ final class Segment implements AutoCloseable {
    * Map the segment that a pool offers.
    *
    * @param directory directory that the pool's front has named; a function cannot make files there
+   * @param passedBytes counter of the bytes that pass through the segment
    * @throws IOException if this process cannot use the file, or the file is not a segment
    */
-  static Segment open(String directory, io.updraft.proto.v1.Segment offer) throws IOException {
+  static Segment open(String directory, io.updraft.proto.v1.Segment offer, LongAdder passedBytes)
+      throws IOException {
     Path path = Path.of(directory, offer.getName());
     long ringBytes = offer.getRingBytes();
     boolean fits = ringBytes > 0 && ringBytes <= MOST_RING_BYTES;
@@ -74,7 +79,8 @@ final class Segment implements AutoCloseable {
       if (file.size() != sizeBytes) {
         throw new IOException(path + " has " + file.size() + " bytes, not " + sizeBytes);
       }
-      return new Segment(file.map(FileChannel.MapMode.READ_WRITE, 0, sizeBytes), (int) ringBytes);
+      return new Segment(
+          file.map(FileChannel.MapMode.READ_WRITE, 0, sizeBytes), (int) ringBytes, passedBytes);
     }
   }
 
@@ -98,6 +104,7 @@ final class Segment implements AutoCloseable {
       return null;
     }
     written = position + sizeBytes;
+    passedBytes.add(sizeBytes);
     placed.add(new Placed(sequence, written));
     return SegmentRange.newBuilder().setPosition(position).setSizeBytes(sizeBytes).build();
   }
@@ -131,6 +138,7 @@ final class Segment implements AutoCloseable {
     body.setBytes(0, memory.slice(offset, (int) sizeBytes));
     body.writerIndex(sizeBytes);
     NUMBER.setRelease(memory, READ_POSITION, position + sizeBytes);
+    passedBytes.add(sizeBytes);
     return body;
   }
 

@@ -14,6 +14,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.List;
+import java.util.concurrent.atomic.LongAdder;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.RootAllocator;
 import org.junit.jupiter.api.AfterEach;
@@ -34,6 +35,7 @@ final class SegmentTest {
   @TempDir Path directory;
 
   private final RootAllocator root = new RootAllocator();
+  private final LongAdder passed = new LongAdder();
   private Path path;
   private Segment segment;
 
@@ -41,7 +43,7 @@ final class SegmentTest {
   void open() throws IOException {
     path = directory.resolve(NAME);
     Files.write(path, new byte[CONTROL + 2 * RING]);
-    segment = Segment.open(directory.toString(), offer(NAME, RING));
+    segment = Segment.open(directory.toString(), offer(NAME, RING), passed);
   }
 
   /** Fail the test if anything is still allocated. */
@@ -158,7 +160,8 @@ final class SegmentTest {
   @ValueSource(longs = {0, -1, RING - 1, 1L << 40})
   void a_file_of_another_size_is_no_segment(long ringBytes) {
     assertThrows(
-        IOException.class, () -> Segment.open(directory.toString(), offer(NAME, ringBytes)));
+        IOException.class,
+        () -> Segment.open(directory.toString(), offer(NAME, ringBytes), passed));
   }
 
   @Test
@@ -168,8 +171,10 @@ final class SegmentTest {
     Files.createSymbolicLink(directory.resolve(link), other);
     for (String name : List.of("other", link, "../" + NAME, NAME + "/x", "")) {
       assertThrows(
-          IOException.class, () -> Segment.open(directory.toString(), offer(name, RING)), name);
+          IOException.class,
+          () -> Segment.open(directory.toString(), offer(name, RING), passed),
+          name);
     }
-    assertThrows(IOException.class, () -> Segment.open("", offer(NAME, RING)));
+    assertThrows(IOException.class, () -> Segment.open("", offer(NAME, RING), passed));
   }
 }

@@ -30,6 +30,7 @@ final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializabl
     all("updraftReplays") += exchange.replays()
     all("pythonDataSent") += exchange.bytesSent()
     all("pythonDataReceived") += exchange.bytesReceived()
+    all("updraftSharedData") += exchange.sharedBytes()
   }
 
   /** Record the pool's own measurements of a finished exchange. */
@@ -61,6 +62,8 @@ object ExchangeMetrics {
       "updraftExchanges" -> SQLMetrics.createMetric(context, "exchanges with the pool"),
       "updraftBatchesSent" -> SQLMetrics.createMetric(context, "batches sent to the pool"),
       "updraftReplays" -> SQLMetrics.createMetric(context, "replays on another worker"),
+      "updraftSharedData" -> SQLMetrics
+        .createSizeMetric(context, "data that passed through shared memory"),
       "updraftWaitTime" -> SQLMetrics.createNanoTimingMetric(
         context,
         "time that tasks waited for the pool"
