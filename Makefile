@@ -168,7 +168,7 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-other-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-workers test-other-scala test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service bench-gpu-variables
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-other-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-workers test-other-scala test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids test-comet attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service bench-gpu-variables
 # The stages of `make check`, for check.mk: it begins those of FIRST beside BUILD, and those of SECOND after BUILD. THIRD belongs to check-all.
 CONNECTOR := spark-connector
 # Stages that need no jar run while the connector is built. The longest of the others begin first, so that none runs alone at the end.
@@ -398,6 +398,9 @@ e2e-kube: setup $(JAR) | $(REPORTS) #+ The chart on the cluster of KUBECONFIG, w
 
 test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(REPORTS) #+ The RAPIDS Accelerator beside Updraft, without a GPU (fetches 1 GB once)
 	UPDRAFT_CONNECTOR_JAR=$(call jar,$(RAPIDS_SPARK)) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(call PYTEST,.venv-rapids,rapids) tests/rapids --ignore=tests/rapids/on_gpu
+
+test-comet: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/.fetched | $(REPORTS) #+ DataFusion Comet beside Updraft: equal answers, and no rows in between
+	UPDRAFT_COMET_JAR=$(wildcard build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/comet-*.jar) $(call PYTEST,$(call venv,$(TABLES_SPARK)),comet) tests/comet
 
 attacks: $(VENV)/.synced | $(REPORTS) #+ What hostile functions and clients may try, tried on a real pool and writer (run it as an ordinary user too)
 	$(call PYTEST,$(VENV),attacks) tests/attacks

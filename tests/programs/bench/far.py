@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-far`: batches per second of one task whose pool is a few milliseconds away, and of one whose pool is near.
+"""`make bench-far`: batches per second of a task whose pool is a few milliseconds away, and of one whose pool is near.
 
 The function waits for each batch, so that the pool does the same work in both cases however busy the machine is. Both
 ways lead through a proxy, which delays every byte on the longer one.

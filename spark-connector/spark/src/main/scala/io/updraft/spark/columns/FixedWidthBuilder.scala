@@ -2,10 +2,9 @@
 package io.updraft.spark.columns
 
 import org.apache.arrow.vector.ipc.message.ArrowFieldNode
-import org.apache.arrow.vector.{BaseFixedWidthVector, BitVector}
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.execution.vectorized.WritableColumnVector
-import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
+import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
 /** Builder of columns whose values take `width` bytes each; subclasses know the type. */
@@ -29,22 +28,20 @@ private[columns] abstract class FixedWidthBuilder(width: Int) extends ColumnBuil
     data.reserve((rows + count).toLong * width, rows.toLong * width)
     val address = data.address + rows.toLong * width
     val hasNull = source.hasNull
-    source match {
-      case arrow: ArrowColumnVector if sameLayout(arrow) =>
-        val start = arrow.getValueVector.getDataBuffer.memoryAddress() + from.toLong * width
-        Platform.copyMemory(null, start, null, address, count.toLong * width)
-      case _: WritableColumnVector => copyRange(source, from, count, address)
-      case _ if !hasNull => copyRange(source, from, count, address)
-      case _ => copyValid(source, from, count, address)
+    val arrow = ArrowBuffers.of(source)
+    if (arrow != null && arrow.hasFixedWidth(width)) {
+      val start = arrow.data + from.toLong * width
+      Platform.copyMemory(null, start, null, address, count.toLong * width)
+      if (hasNull) validity.setNulls(arrow.validity, from, count, rows)
+    } else {
+      source match {
+        case _: WritableColumnVector => copyRange(source, from, count, address)
+        case _ if !hasNull => copyRange(source, from, count, address)
+        case _ => copyValid(source, from, count, address)
+      }
+      if (hasNull) validity.setNulls(source, from, count, rows)
     }
-    if (hasNull) validity.setNulls(source, from, count, rows)
     rows += count
-  }
-
-  private def sameLayout(source: ArrowColumnVector): Boolean = source.getValueVector match {
-    case _: BitVector => false
-    case vector: BaseFixedWidthVector => vector.getTypeWidth == width
-    case _ => false
   }
 
   private def copyValid(source: ColumnVector, from: Int, count: Int, address: Long): Unit = {

@@ -2,6 +2,7 @@
 package io.updraft.spark.columns
 
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
+import org.apache.spark.sql.execution.vectorized.OffHeapColumnVector
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
@@ -21,13 +22,14 @@ private[columns] abstract class PrimitiveBuilder(width: Int, arrayOffset: Int)
       from: Int,
       count: Int,
       address: Long
-  ): Unit = Platform.copyMemory(
-    values(source, from, count),
-    arrayOffset.toLong,
-    null,
-    address,
-    count.toLong * width
-  )
+  ): Unit = source match {
+    case plain: OffHeapColumnVector if !plain.hasDictionary && plain.valuesNativeAddress() != 0 =>
+      val start = plain.valuesNativeAddress() + from.toLong * width
+      Platform.copyMemory(null, start, null, address, count.toLong * width)
+    case _ =>
+      val array = values(source, from, count)
+      Platform.copyMemory(array, arrayOffset.toLong, null, address, count.toLong * width)
+  }
 }
 
 private[columns] final class ByteBuilder

@@ -3,7 +3,7 @@ package io.updraft.spark.columns
 
 import org.apache.arrow.vector.ipc.message.ArrowFieldNode
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
-import org.apache.spark.sql.execution.vectorized.WritableColumnVector
+import org.apache.spark.sql.execution.vectorized.{OffHeapColumnVector, WritableColumnVector}
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
@@ -27,8 +27,33 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
     source match {
       case plain: WritableColumnVector if !hasNull && isContiguous(plain, from, count) =>
         putContiguous(plain, from, count)
-      case _ => putEach(source, from, count, hasNull)
+      case _ =>
+        val arrow = ArrowBuffers.of(source)
+        if (arrow == null || !arrow.hasOffsets || count == 0) putEach(source, from, count, hasNull)
+        else putArrow(arrow, from, count, hasNull)
     }
+  }
+
+  private def putArrow(source: ArrowBuffers, from: Int, count: Int, hasNull: Boolean): Unit = {
+    val start = source.offset(from)
+    var last = start
+    var increases = true
+    reserveOffsets(count)
+    var i = 0
+    while (i < count) {
+      putOffset(rows + i, dataBytes + (last - start))
+      val next = source.offset(from + i + 1)
+      increases &= next >= last
+      last = next
+      i += 1
+    }
+    // A read beyond the data would end the JVM.
+    if (!increases || start < 0) throw new IllegalStateException(
+      "the offsets of a column of strings or binaries are not in order"
+    )
+    if (hasNull) validity.setNulls(source.validity, from, count, rows)
+    rows += count
+    putData(null, source.data + start, last - start)
   }
 
   private def putEach(source: ColumnVector, from: Int, count: Int, hasNull: Boolean): Unit = {
@@ -62,10 +87,13 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
       i += 1
     }
     rows += count
-    if (length > 0) {
-      val bytes = source.arrayData().getByteBuffer(start, length)
-      val offset = Platform.BYTE_ARRAY_OFFSET.toLong + bytes.arrayOffset() + bytes.position()
-      putData(bytes.array(), offset, length)
+    if (length > 0) source.arrayData() match {
+      case plain: OffHeapColumnVector =>
+        putData(null, plain.valuesNativeAddress() + start, length.toLong)
+      case other =>
+        val bytes = other.getByteBuffer(start, length)
+        val offset = Platform.BYTE_ARRAY_OFFSET.toLong + bytes.arrayOffset() + bytes.position()
+        putData(bytes.array(), offset, length.toLong)
     }
   }
 
@@ -83,7 +111,7 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
       if (!hasNull || !copies.isNullAt(i, ordinal)) {
         val place = copies.word(i, ordinal)
         val length = place.toInt
-        val end = endAfter(length)
+        val end = endAfter(length.toLong)
         // The copy works in whole words, so it may write up to 8 bytes more.
         data.reserve(end + 8, dataBytes)
         copies.copyBytes(i, (place >>> 32).toInt, length, data.address + dataBytes)
@@ -105,17 +133,17 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
     reserveOffsets(1)
     putOffset(rows, dataBytes)
     rows += 1
-    putData(base, offset, length)
+    putData(base, offset, length.toLong)
   }
 
-  private def putData(base: AnyRef, offset: Long, length: Int): Unit = {
+  private def putData(base: AnyRef, offset: Long, length: Long): Unit = {
     val end = endAfter(length)
     data.reserve(end, dataBytes)
-    Platform.copyMemory(base, offset, null, data.address + dataBytes, length.toLong)
+    Platform.copyMemory(base, offset, null, data.address + dataBytes, length)
     dataBytes = end
   }
 
-  private def endAfter(length: Int): Long = {
+  private def endAfter(length: Long): Long = {
     val end = dataBytes + length
     if (offsetWidth == 4 && end > Int.MaxValue) throw new ArithmeticException(
       s"a batch with $rows rows holds $end bytes in one column, more than an Arrow string column can hold"

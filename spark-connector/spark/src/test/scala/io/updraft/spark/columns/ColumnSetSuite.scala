@@ -6,8 +6,8 @@ import java.math.BigInteger
 import scala.jdk.CollectionConverters._
 import scala.util.Random
 
-import org.apache.arrow.vector.VectorSchemaRoot
 import org.apache.arrow.vector.compare.VectorEqualsVisitor
+import org.apache.arrow.vector.{VarCharVector, VectorSchemaRoot}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
 import org.apache.spark.sql.catalyst.util.{ArrayBasedMapData, GenericArrayData}
@@ -92,6 +92,26 @@ class ColumnSetSuite extends AnyFunSuite {
       }
       check(expected, schema)(mixed.foreach(_))
     } finally expected.close()
+  }
+
+  test("strings whose offsets are not in order are refused before they are copied") {
+    for (offsets <- Seq(Seq(0, 5, 3, 8), Seq(-4, 0, 4, 8))) {
+      val vector = new VarCharVector("_0", allocator)
+      vector.allocateNew(8, 3)
+      (0 until 3).foreach(vector.setSafe(_, Array.fill[Byte](2)('x')))
+      vector.setValueCount(3)
+      offsets.zipWithIndex.foreach { case (offset, i) =>
+        vector.getOffsetBuffer.setInt(i * 4L, offset)
+      }
+      val schema = new StructType().add("_0", StringType)
+      val set = new ColumnSet(Seq(StringType), ArrowSchemas.of(schema, "UTC", false), false)
+      val batch = new ColumnarBatch(Array(new ArrowColumnVector(vector)), 3)
+      try intercept[IllegalStateException](set.append(batch, 0, 3))
+      finally {
+        set.close()
+        batch.close()
+      }
+    }
   }
 
   test("the size of a set counts every row, and a closed set has none") {
