@@ -31,7 +31,7 @@ _AS_ROOT = 'sudo --preserve-env env "PATH=$PATH" '
 """How a line begins that runs make as root, with the variables and programs of the job."""
 _NIGHTLY = {
     *("attacks", "audit", "bench-signed", "bench-tenants", "check-all", "docs-links", "e2e-kube", "faults", "fuzz"),
-    *("simulate", "soak", "test-browser", "test-dashboards"),
+    *("simulate", "soak", "test-browser", "test-comet", "test-dashboards"),
     *("test-images", "test-large-rows", "test-rapids", "test-smoke", "test-speculation", "test-storages", "test-torch"),
 }
 _NIGHTLY_AS_ROOT = {"attacks", "e2e-kube", "faults", "test-platforms"}

@@ -15,7 +15,15 @@ _TEST = re.compile(r"^(?:async )?def test_|@Test\b|^\s*test\(", re.MULTILINE)
 _PROMISE = re.compile(r"^\| (?!promise \||layer \||---).*$", re.MULTILINE)
 _TARGET = re.compile(r"^([a-z0-9-]+):", re.MULTILINE)
 _HOSTS = (
-    *("arrow.apache.org", "docs.nvidia.com", "keepachangelog.com", "osv.dev", "semver.org", "www.brendangregg.com"),
+    *(
+        "arrow.apache.org",
+        "datafusion.apache.org",
+        "docs.nvidia.com",
+        "keepachangelog.com",
+        "osv.dev",
+        "semver.org",
+        "www.brendangregg.com",
+    ),
     "www.conventionalcommits.org",
 )
 _KNOWN_SITE = re.compile(rf"https://(?:{'|'.join(map(re.escape, _HOSTS))})(?:/|$)")
