@@ -13,6 +13,7 @@ from updraft.service.addresses import TcpAddress
 from updraft_server.sandbox_layers import SHARED_MEMORY_PATH
 
 _MOUNTS = Path("/proc/self/mountinfo")
+_NETWORK = Path("/proc/self/ns/net")
 
 
 def segments_directory(listen: TcpAddress | None, listen_unix: Path | None) -> Path | None:
@@ -26,7 +27,8 @@ def segments_directory(listen: TcpAddress | None, listen_unix: Path | None) -> P
             return socket.with_name(f"{socket.name}.segments")
         return _in_shared_memory(os.fsencode(socket))
     if listen is not None and listen.is_loopback:
-        return _in_shared_memory(str(listen).encode())
+        # Pools in other network namespaces may have the same address and the same /dev/shm.
+        return _in_shared_memory(f"{listen} {_network()}".encode())
     return None
 
 
@@ -34,6 +36,14 @@ def _in_shared_memory(address: bytes) -> Path | None:
     if not os.access(SHARED_MEMORY_PATH, os.W_OK | os.X_OK):
         return None
     return Path(SHARED_MEMORY_PATH) / f"updraft-segments-{hashlib.sha256(address).hexdigest()[:32]}"
+
+
+def _network() -> int:
+    """Return the number of this process's network namespace; 0 if it is unknown."""
+    try:
+        return _NETWORK.stat().st_ino
+    except OSError:
+        return 0
 
 
 def _is_in_memory(directory: Path) -> bool:

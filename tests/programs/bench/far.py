@@ -2,7 +2,7 @@
 """`make bench-far`: batches per second of a task whose pool is a few milliseconds away, and of one whose pool is near.
 
 The function waits for each batch, so that the pool does the same work in both cases however busy the machine is. Both
-ways lead through a proxy, which delays every byte on the longer one.
+connections go through a proxy; for the far pool, the proxy delays every byte.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WARM_UP_RUNS = 2
 
 
 def main() -> int:
-    """Run each size of batch in turn over both ways, and print the medians."""
+    """Run each size of batch in turn over both connections, and print the medians."""
     parser = argparse.ArgumentParser(prog="bench-far", description=__doc__)
     parser.add_argument("--milliseconds", type=float, default=5.0, help="round trip to the pool (5)")
     parser.add_argument("--work-milliseconds", type=float, default=1.0, help="work of the function on a batch (1)")

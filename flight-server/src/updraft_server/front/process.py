@@ -251,7 +251,10 @@ def assemble(
             raise PoolUnavailableError("the pool has not started yet: try again")
         return Capabilities.of(pool, settings.session_functions)
 
-    segments = Segments(segments_directory(settings.listen_address, settings.listen_unix), settings.listen_unix_access)
+    segments = Segments(
+        segments_directory(settings.listen_address, settings.listen_unix),
+        "owner" if settings.listen_unix is None else settings.listen_unix_access,
+    )
     tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
     exchanges = Exchanges(
         settings=settings,

@@ -8,6 +8,8 @@ import errno
 import mmap
 import os
 import socket
+import tempfile
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -352,3 +354,18 @@ async def test_a_client_that_never_maps_its_segment_gets_replies_in_messages(seg
         # A thread may still have been making the segment.
         while await _names(segments) > 0:
             pass
+
+
+@pytest.mark.parametrize(("free_blocks", "is_made"), [(1 << 20, True), ((1 << 19) + 1024, False)])
+async def test_half_of_the_shared_memory_is_left_to_functions(
+    monkeypatch: pytest.MonkeyPatch, free_blocks: int, is_made: bool
+) -> None:
+    volume = types.SimpleNamespace(f_frsize=4096, f_blocks=1 << 20, f_bavail=free_blocks)
+    monkeypatch.setattr(os, "fstatvfs", lambda _: volume)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        segments = Segments(Path(directory) / "segments", "owner")
+        made = await segments.make()
+        assert (made is not None) == is_made
+        if made is not None:
+            made.close()
+        segments.close()

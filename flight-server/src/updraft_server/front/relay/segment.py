@@ -8,6 +8,7 @@ fails.
 
 import asyncio
 import contextlib
+import errno
 import mmap
 import os
 import secrets
@@ -25,6 +26,7 @@ import structlog
 from updraft.errors import ProtocolError
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frame_stream import BodyPlace
+from updraft_server.sandbox_layers import SHARED_MEMORY_PATH
 
 LEAST_BODY_BYTES = 64 * 1024
 """Size from which a body passes through a segment. A smaller one costs less inside its message."""
@@ -79,6 +81,8 @@ class Segment:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.fchmod(self._descriptor, mode)
+            if directory.is_relative_to(SHARED_MEMORY_PATH):
+                _check_share(self._descriptor)
             # If the memory ran out while the client writes, the client would get a signal instead of an error.
             os.posix_fallocate(self._descriptor, 0, _SEGMENT_BYTES)
             self._mapping = mmap.mmap(self._descriptor, _SEGMENT_BYTES)
@@ -167,6 +171,13 @@ class Segment:
         return int.from_bytes(os.pread(self._descriptor, 8, offset), "little")
 
 
+def _check_share(descriptor: int) -> None:
+    """Raise OSError if less than half of the volume would be free: functions use /dev/shm too, and it may be small."""
+    volume = os.fstatvfs(descriptor)
+    if (volume.f_bavail - volume.f_blocks // 2) * volume.f_frsize < _SEGMENT_BYTES:
+        raise OSError(errno.ENOSPC, "the other half of /dev/shm is for functions")
+
+
 class Segments:
     """Segments of a front, in a directory of its own whose names only the owner of the process can list."""
 
@@ -190,7 +201,7 @@ class Segments:
             # Others may open a file if they know its name. A directory for a group passes the group on to its files.
             directory.chmod(0o711 | (found.st_mode & stat.S_ISGID))
         except OSError as error:
-            _log.warning("there are no segments: batches pass through the socket", reason=str(error))
+            _log.warning("there are no segments: batches pass through the connection", reason=str(error))
             return
         self.directory = directory
         # Clients can hold up calls on their files. One thread makes and removes all files, so that nothing else waits.
@@ -214,7 +225,7 @@ class Segments:
             except Exception as error:
                 log = _log.debug if self._has_warned else _log.warning
                 self._has_warned = True
-                log("an exchange gets no segment: its batches pass through the socket", reason=str(error))
+                log("an exchange gets no segment: its batches pass through the connection", reason=str(error))
             loop.call_soon_threadsafe(_settle, made, segment)
 
         self._work.put(make)

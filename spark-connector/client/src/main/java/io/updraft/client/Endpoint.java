@@ -20,7 +20,7 @@ import java.util.Objects;
 public record Endpoint(Transport transport, String host, int port, String path)
     implements Serializable {
   private static final String EXPECTED =
-      "expected grpc://host:port, grpc+tls://host:port or grpc+unix:///path";
+      "expected grpc://host:port, grpc+tcp://host:port, grpc+tls://host:port or grpc+unix:///path";
 
   /** Transport of a connection. */
   public enum Transport {
@@ -29,8 +29,8 @@ public record Endpoint(Transport transport, String host, int port, String path)
      * is on this machine.
      */
     TCP,
-    /** TCP without encryption, through which all bodies pass ({@code grpc+tcp}). */
-    TCP_ALONE,
+    /** TCP without encryption and without shared memory ({@code grpc+tcp}). */
+    TCP_ONLY,
     /** TCP with TLS. */
     TLS,
     /** Unix domain socket of this host. */
@@ -52,7 +52,7 @@ public record Endpoint(Transport transport, String host, int port, String path)
     String scheme = Objects.requireNonNullElse(uri.getScheme(), "");
     return switch (scheme) {
       case "grpc" -> network(Transport.TCP, uri, text);
-      case "grpc+tcp" -> network(Transport.TCP_ALONE, uri, text);
+      case "grpc+tcp" -> network(Transport.TCP_ONLY, uri, text);
       case "grpc+tls" -> network(Transport.TLS, uri, text);
       case "grpc+unix" -> unix(uri, text);
       default -> throw malformed(text, null);
@@ -101,7 +101,7 @@ public record Endpoint(Transport transport, String host, int port, String path)
       case UNIX -> true;
       // A name that begins like this is harmless: a client that finds no file uses the connection.
       case TCP -> host.equals("localhost") || host.startsWith("127.") || host.equals("[::1]");
-      case TCP_ALONE, TLS -> false;
+      case TCP_ONLY, TLS -> false;
     };
   }
 
@@ -115,7 +115,7 @@ public record Endpoint(Transport transport, String host, int port, String path)
   public String toString() {
     return switch (transport) {
       case TCP -> "grpc://" + host + ":" + port;
-      case TCP_ALONE -> "grpc+tcp://" + host + ":" + port;
+      case TCP_ONLY -> "grpc+tcp://" + host + ":" + port;
       case TLS -> "grpc+tls://" + host + ":" + port;
       case UNIX -> "grpc+unix://" + path;
     };

@@ -8,7 +8,6 @@ import io.updraft.proto.v1.Report;
 import io.updraft.proto.v1.RequestMetadata;
 import io.updraft.proto.v1.SegmentRange;
 import io.updraft.proto.v1.TaskIdentity;
-import java.io.IOException;
 import java.util.Collection;
 import java.util.List;
 import java.util.concurrent.atomic.LongAdder;
@@ -17,8 +16,6 @@ import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /**
  * Exchange with a pool: request batches go out within a window, and reply batches come back in
@@ -33,8 +30,6 @@ import org.slf4j.LoggerFactory;
 public final class Exchange extends CallShell<ExchangeCore> {
   /** Version of the protocol (proto/README.md) that this client speaks. */
   public static final int PROTOCOL_VERSION = 1;
-
-  private static final Logger LOG = LoggerFactory.getLogger(Exchange.class);
 
   /** Largest metadata of a batch whose body is in a segment; the pool parses it. */
   private static final int MOST_METADATA_BYTES = 32 << 10;
@@ -346,15 +341,6 @@ public final class Exchange extends CallShell<ExchangeCore> {
       return body;
     }
 
-    private void map(ReplyEvent.SegmentOffered offered) {
-      try {
-        segment = Segment.open(offered.directory(), offered.offer(), sharedBytes);
-      } catch (IOException | RuntimeException e) {
-        // The pool uses the segment only after this client has mapped it.
-        LOG.info("batches pass through the connection, not through memory: {}", e.toString());
-      }
-    }
-
     @Override
     void onReady(boolean first) {
       // Only the upload of artifacts needs the later events, because batches have a window of their
@@ -369,7 +355,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
       placedBytes = 0;
       ReplyEvent event = protocol.accept(message);
       if (event instanceof ReplyEvent.SegmentOffered offered) {
-        map(offered);
+        segment = Segment.ofOffer(options.endpoint(), offered, sharedBytes);
       } else if (segment != null) {
         segment.consumed(protocol.consumed());
       }

@@ -30,7 +30,7 @@ record ExchangeRequest(ByteString command, ByteString deferredPayload, byte[] sc
     byte[] schemaHeader = RequestBatch.header(schema);
     Limits.Builder limits = asked.getLimits().toBuilder();
     limits.setMaxReplyBatchBytesInParts(options.maxBatchBytes());
-    boolean takesSegment = options.endpoint().mayShareMemory();
+    boolean takesSegment = Segment.areUsable(options.endpoint());
     ExchangeCommand command =
         asked.toBuilder().setLimits(limits).setTakesSegment(takesSegment).build();
     boolean large = command.getSerializedSize() > Admission.BYTES_BEFORE_ADMISSION;

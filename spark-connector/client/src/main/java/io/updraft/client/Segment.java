@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import com.sun.security.auth.module.UnixSystem;
 import io.updraft.proto.v1.SegmentRange;
 import java.io.IOException;
 import java.lang.invoke.MethodHandles;
@@ -8,16 +9,20 @@ import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
 import java.nio.MappedByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.regex.Pattern;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Memory that one call shares with a pool on the same node: a ring for the bodies of requests and
@@ -30,6 +35,7 @@ final class Segment implements AutoCloseable {
   /** Size from which a body passes through the segment. A smaller one costs less in its message. */
   static final int LEAST_BODY_BYTES = 64 << 10;
 
+  private static final Logger LOG = LoggerFactory.getLogger(Segment.class);
   private static final int CONTROL_BYTES = 4096;
   private static final long MOST_RING_BYTES = 1 << 29;
   private static final Pattern NAME = Pattern.compile("updraft-segment-[0-9a-f]{32}");
@@ -37,6 +43,13 @@ final class Segment implements AutoCloseable {
   private static final int OPENED = 8;
   private static final VarHandle NUMBER =
       MethodHandles.byteBufferViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
+
+  /** Directory of a pool that clients reach at a loopback address. */
+  private static final Pattern LOOPBACK_DIRECTORY =
+      Pattern.compile("/dev/shm/updraft-segments-[0-9a-f]{32}");
+
+  /** Endpoints whose segments this process cannot open, as when the pool runs as another user. */
+  private static final Set<Endpoint> CLOSED = ConcurrentHashMap.newKeySet();
 
   /** Request whose range is in use until the function has taken the batch. */
   private record Placed(long sequence, long end) {}
@@ -56,8 +69,32 @@ final class Segment implements AutoCloseable {
     NUMBER.setRelease(memory, OPENED, 1L);
   }
 
+  /** Return whether a client should ask a pool for segments. */
+  static boolean areUsable(Endpoint endpoint) {
+    return endpoint.mayShareMemory() && !CLOSED.contains(endpoint);
+  }
+
   /**
-   * Map the segment that a pool offers.
+   * Map the segment that a pool offers; return null if that is impossible. The pool uses a segment
+   * only after its client has mapped it, and this client then asks the pool for no more segments.
+   */
+  static Segment ofOffer(
+      Endpoint endpoint, ReplyEvent.SegmentOffered offered, LongAdder passedBytes) {
+    try {
+      if (endpoint.transport() != Endpoint.Transport.UNIX) {
+        checkOwner(offered.directory());
+      }
+      return open(offered.directory(), offered.offer(), passedBytes);
+    } catch (IOException | RuntimeException e) {
+      if (CLOSED.add(endpoint)) {
+        LOG.info("cannot share memory with the pool at {}: {}", endpoint, e.toString());
+      }
+      return null;
+    }
+  }
+
+  /**
+   * Map a segment.
    *
    * @param directory directory that the pool's front has named; a function cannot make files there
    * @param passedBytes counter of the bytes that pass through the segment
@@ -81,6 +118,19 @@ final class Segment implements AutoCloseable {
       }
       return new Segment(
           file.map(FileChannel.MapMode.READ_WRITE, 0, sizeBytes), (int) ringBytes, passedBytes);
+    }
+  }
+
+  /**
+   * Check that only this process's user can change the files of a directory. Any user of the
+   * machine can listen on a port, and a process that writes to a mapped file may be killed when
+   * somebody else cuts the file.
+   */
+  private static void checkOwner(String directory) throws IOException {
+    Object owner = Files.getAttribute(Path.of(directory), "unix:uid", LinkOption.NOFOLLOW_LINKS);
+    long user = new UnixSystem().getUid();
+    if (!LOOPBACK_DIRECTORY.matcher(directory).matches() || !owner.equals((int) user)) {
+      throw new IOException(directory + " is not this user's directory for segments");
     }
   }
 

@@ -3,13 +3,14 @@ package io.updraft.client;
 
 /**
  * Number of batches that may be in flight in one exchange. It follows the network: the function
- * should never wait for a batch because news of the last ones is still on its way.
+ * should never be idle because the client has not yet learned that earlier batches were taken.
  *
  * <p>One batch at a time is timed, from when it is sent until the client learns that the function
- * has taken it. The shortest such time is the network's. The function can take so many batches in
- * that time, so the window has room for these besides its smallest size. A window that held up the
- * function thus grows with each timed batch until the function is the limit. It never shrinks, so
- * room that a task has seen stays. Not thread-safe.
+ * has taken it. The shortest of these times counts as the network's. The window is its smallest
+ * size plus the number of batches that the function takes in that time. So a window that holds up
+ * the function grows with each timed batch until the function is the limit. It never shrinks,
+ * because a task may already have seen the room. A slow first batch can double it; the window's
+ * bytes bound it in any case. Not thread-safe.
  */
 final class WindowSize {
   private final int smallest;

@@ -2,8 +2,11 @@
 package io.updraft.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.updraft.proto.v1.SegmentRange;
 import java.io.IOException;
@@ -176,5 +179,39 @@ final class SegmentTest {
           name);
     }
     assertThrows(IOException.class, () -> Segment.open("", offer(NAME, RING), passed));
+  }
+
+  private Segment offered(String endpoint, Path in) {
+    ReplyEvent.SegmentOffered offered =
+        new ReplyEvent.SegmentOffered(in.toString(), offer(NAME, RING));
+    return Segment.ofOffer(Endpoint.parse(endpoint), offered, passed);
+  }
+
+  @Test
+  void a_pool_whose_segments_cannot_be_opened_is_not_asked_again() {
+    Endpoint elsewhere = Endpoint.parse("grpc+unix:///elsewhere/pool.sock");
+    assertTrue(Segment.areUsable(elsewhere));
+    assertNull(offered(elsewhere.toString(), directory.resolve("missing")));
+    assertFalse(Segment.areUsable(elsewhere));
+    assertTrue(Segment.areUsable(Endpoint.parse("grpc+unix:///here/pool.sock")));
+  }
+
+  @Test
+  void a_port_is_trusted_only_with_this_users_own_directory() throws IOException {
+    try (Segment ofSocket = offered("grpc+unix:///" + NAME, directory)) {
+      assertNotNull(ofSocket);
+    }
+    assertNull(offered("grpc://127.0.0.1:1", directory));
+    Path own = Path.of("/dev/shm/updraft-segments-" + NAME.substring(NAME.length() - 32));
+    Files.createDirectory(own);
+    try {
+      Files.copy(path, own.resolve(NAME));
+      try (Segment ofPort = offered("grpc://127.0.0.1:2", own)) {
+        assertNotNull(ofPort);
+      }
+    } finally {
+      Files.deleteIfExists(own.resolve(NAME));
+      Files.delete(own);
+    }
   }
 }

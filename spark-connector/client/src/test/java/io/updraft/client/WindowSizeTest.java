@@ -68,6 +68,14 @@ final class WindowSizeTest {
   }
 
   @Test
+  void a_slow_first_batch_does_not_more_than_double_the_window() {
+    window.sent(1, 0, 0);
+    window.taken(1, 2_000_000_000L);
+    assertTrue(share(200, 10_000, 1_000_000) > 0.99);
+    assertTrue(window.batches() <= 2 * SMALLEST, "has room for " + window.batches());
+  }
+
+  @Test
   void a_new_call_does_not_count_the_time_of_the_last_one() {
     window.sent(1, 0, 0);
     window.restart();

@@ -20,13 +20,16 @@ import org.apache.spark.unsafe.Platform
   *   address of the validity bitmap, which exists if the vector has a null
   * @param offsets
   *   address of the offsets; zero if all values have the same width
+  * @param dataBytes
+  *   size of the data
   * @param width
   *   bytes of a value, or of an offset if the values vary in width
   */
 private[columns] final class ArrowBuffers(
-    val validity: Long,
+    validity: Long,
     offsets: Long,
     val data: Long,
+    val dataBytes: Long,
     width: Int
 ) {
 
@@ -40,6 +43,21 @@ private[columns] final class ArrowBuffers(
   def offset(row: Int): Long =
     if (width == 4) Platform.getInt(null, offsets + row * 4L).toLong
     else Platform.getLong(null, offsets + row * 8L)
+
+  /** Call a function with the number of each null among `count` rows, counted from row `from`. */
+  def foreachNull(from: Int, count: Int)(f: Int => Unit): Unit = {
+    var i = 0
+    while (i < count) {
+      val row = from + i
+      val byte = Platform.getByte(null, validity + (row >> 3))
+      if (byte == -1 && (row & 7) == 0) {
+        i += 8
+      } else {
+        if ((byte & (1 << (row & 7))) == 0) f(i)
+        i += 1
+      }
+    }
+  }
 }
 
 private[columns] object ArrowBuffers {
@@ -62,21 +80,26 @@ private[columns] object ArrowBuffers {
     case _ => null
   }
 
-  private def fixedWidth(vector: ValueVector, width: Int): ArrowBuffers =
-    new ArrowBuffers(address(vector.getValidityBuffer), 0L, address(vector.getDataBuffer), width)
+  private def fixedWidth(vector: ValueVector, width: Int): ArrowBuffers = {
+    val data = vector.getDataBuffer
+    val validity = vector.getValidityBuffer.memoryAddress()
+    new ArrowBuffers(validity, 0L, data.memoryAddress(), data.capacity(), width)
+  }
 
-  private def withOffsets(vector: ValueVector, width: Int): ArrowBuffers = new ArrowBuffers(
-    address(vector.getValidityBuffer),
-    address(vector.getOffsetBuffer),
-    address(vector.getDataBuffer),
-    width
-  )
-
-  private def address(buffer: org.apache.arrow.memory.ArrowBuf): Long = buffer.memoryAddress()
+  private def withOffsets(vector: ValueVector, width: Int): ArrowBuffers = {
+    val data = vector.getDataBuffer
+    new ArrowBuffers(
+      vector.getValidityBuffer.memoryAddress(),
+      vector.getOffsetBuffer.memoryAddress(),
+      data.memoryAddress(),
+      data.capacity(),
+      width
+    )
+  }
 }
 
-/** Arrow as DataFusion Comet has it in its jar, under other names. Only addresses cross, because
-  * classes of two Arrows do not fit together.
+/** Arrow as DataFusion Comet has it in its jar, under other names. We pass only addresses, because
+  * Comet's Arrow classes are not ours.
   */
 private final class ShadedArrow(loader: ClassLoader) {
   private def named(name: String): Class[_] =
@@ -85,36 +108,43 @@ private final class ShadedArrow(loader: ClassLoader) {
   private[this] val bits = named("vector.BitVector")
   private[this] val fixed = named("vector.BaseFixedWidthVector")
   private[this] val variable = named("vector.BaseVariableWidthVector")
-  private[this] val valueVector = Class.forName(ShadedArrow.CometVector, false, loader)
-    .getMethod("getValueVector")
+  private[this] val valueVector =
+    Class.forName(ShadedArrow.CometVector, false, loader).getMethod("getValueVector")
   private[this] val typeWidth = fixed.getMethod("getTypeWidth")
-  private[this] val validityBuffer = buffer("getValidityBuffer")
-  private[this] val offsetBuffer = buffer("getOffsetBuffer")
-  private[this] val dataBuffer = buffer("getDataBuffer")
+  private[this] val validityBuffer = getter("getValidityBuffer")
+  private[this] val offsetBuffer = getter("getOffsetBuffer")
+  private[this] val dataBuffer = getter("getDataBuffer")
   private[this] val memoryAddress = named("memory.ArrowBuf").getMethod("memoryAddress")
+  private[this] val capacity = named("memory.ArrowBuf").getMethod("capacity")
 
-  private def buffer(getter: String): Method = named("vector.ValueVector").getMethod(getter)
+  private def getter(name: String): Method = named("vector.ValueVector").getMethod(name)
 
   /** Return the buffers of a vector of Comet's; null if its values have to be read one by one. */
   def buffers(source: ColumnVector): ArrowBuffers = {
     val vector = valueVector.invoke(source)
-    def address(buffer: Method): Long =
-      memoryAddress.invoke(buffer.invoke(vector)).asInstanceOf[Long]
-    if (fixed.isInstance(vector) && !bits.isInstance(vector)) {
-      val width = typeWidth.invoke(vector).asInstanceOf[Int]
-      new ArrowBuffers(address(validityBuffer), 0L, address(dataBuffer), width)
-    } else if (variable.isInstance(vector)) {
-      new ArrowBuffers(address(validityBuffer), address(offsetBuffer), address(dataBuffer), 4)
+    val isFixed = fixed.isInstance(vector) && !bits.isInstance(vector)
+    if (isFixed || variable.isInstance(vector)) {
+      val data = dataBuffer.invoke(vector)
+      new ArrowBuffers(
+        number(memoryAddress, validityBuffer.invoke(vector)),
+        if (isFixed) 0L else number(memoryAddress, offsetBuffer.invoke(vector)),
+        number(memoryAddress, data),
+        number(capacity, data),
+        if (isFixed) typeWidth.invoke(vector).asInstanceOf[Int] else 4
+      )
     } else {
       null
     }
   }
+
+  private def number(getter: Method, buffer: AnyRef): Long =
+    getter.invoke(buffer).asInstanceOf[Long]
 }
 
 private object ShadedArrow {
   val CometVector = "org.apache.comet.vector.CometPlainVector"
 
-  /** Return the Arrow beside a class of Comet's; None if this release of Comet has another. */
+  /** Return Comet's shaded Arrow; None if this release of Comet has a different layout. */
   def beside(vector: Class[_]): Option[ShadedArrow] =
     try Some(new ShadedArrow(vector.getClassLoader))
     catch { case _: ReflectiveOperationException | _: LinkageError => None }

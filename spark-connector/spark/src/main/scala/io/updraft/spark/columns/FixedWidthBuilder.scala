@@ -32,7 +32,11 @@ private[columns] abstract class FixedWidthBuilder(width: Int) extends ColumnBuil
     if (arrow != null && arrow.hasFixedWidth(width)) {
       val start = arrow.data + from.toLong * width
       Platform.copyMemory(null, start, null, address, count.toLong * width)
-      if (hasNull) validity.setNulls(arrow.validity, from, count, rows)
+      if (hasNull) arrow.foreachNull(from, count) { i =>
+        validity.setNull(rows + i)
+        // Whatever is under a null is not for the function to see.
+        Platform.setMemory(address + i.toLong * width, 0, width.toLong)
+      }
     } else {
       source match {
         case _: WritableColumnVector => copyRange(source, from, count, address)

@@ -23,7 +23,7 @@ private[columns] abstract class PrimitiveBuilder(width: Int, arrayOffset: Int)
       count: Int,
       address: Long
   ): Unit = source match {
-    case plain: OffHeapColumnVector if !plain.hasDictionary && plain.valuesNativeAddress() != 0 =>
+    case plain: OffHeapColumnVector if !plain.hasDictionary =>
       val start = plain.valuesNativeAddress() + from.toLong * width
       Platform.copyMemory(null, start, null, address, count.toLong * width)
     case _ =>

@@ -32,21 +32,6 @@ private[columns] final class ValidityBits extends AutoCloseable {
     }
   }
 
-  /** Set the nulls of a bitmap. */
-  def setNulls(bitmap: Long, from: Int, count: Int, firstRow: Int): Unit = {
-    var i = 0
-    while (i < count) {
-      val row = from + i
-      val byte = Platform.getByte(null, bitmap + (row >> 3))
-      if (byte == -1 && (row & 7) == 0) {
-        i += 8
-      } else {
-        if ((byte & (1 << (row & 7))) == 0) setNull(firstRow + i)
-        i += 1
-      }
-    }
-  }
-
   def setNulls(copies: RowCopies, ordinal: Int, firstRow: Int): Unit = {
     var i = 0
     while (i < copies.count) {

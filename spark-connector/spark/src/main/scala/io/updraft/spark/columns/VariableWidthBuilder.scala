@@ -29,32 +29,43 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
         putContiguous(plain, from, count)
       case _ =>
         val arrow = ArrowBuffers.of(source)
-        if (arrow == null || !arrow.hasOffsets || count == 0) putEach(source, from, count, hasNull)
-        else putArrow(arrow, from, count, hasNull)
+        if (arrow != null && arrow.hasOffsets && !(hasNull && hidesBytes(arrow, from, count)))
+          putArrow(arrow, from, count, hasNull)
+        else putEach(source, from, count, hasNull)
     }
   }
 
-  private def putArrow(source: ArrowBuffers, from: Int, count: Int, hasNull: Boolean): Unit = {
-    val start = source.offset(from)
-    var last = start
-    var increases = true
-    reserveOffsets(count)
-    var i = 0
-    while (i < count) {
-      putOffset(rows + i, dataBytes + (last - start))
-      val next = source.offset(from + i + 1)
-      increases &= next >= last
-      last = next
-      i += 1
+  /** Return whether there are bytes under a null, which are not for the function to see. */
+  private def hidesBytes(source: ArrowBuffers, from: Int, count: Int): Boolean = {
+    var hidden = 0L
+    source.foreachNull(from, count) { i =>
+      hidden |= source.offset(from + i + 1) - source.offset(from + i)
     }
-    // A read beyond the data would end the JVM.
-    if (!increases || start < 0) throw new IllegalStateException(
-      "the offsets of a column of strings or binaries are not in order"
-    )
-    if (hasNull) validity.setNulls(source.validity, from, count, rows)
-    rows += count
-    putData(null, source.data + start, last - start)
+    hidden != 0
   }
+
+  private def putArrow(source: ArrowBuffers, from: Int, count: Int, hasNull: Boolean): Unit =
+    if (count > 0) {
+      val start = source.offset(from)
+      var last = start
+      var increases = true
+      reserveOffsets(count)
+      var i = 0
+      while (i < count) {
+        putOffset(rows + i, dataBytes + (last - start))
+        val next = source.offset(from + i + 1)
+        increases &= next >= last
+        last = next
+        i += 1
+      }
+      // A read outside of the data would end the JVM.
+      if (!increases || start < 0 || last > source.dataBytes) throw new IllegalStateException(
+        "the offsets of a column of strings or binaries are not in order, or not in its data"
+      )
+      if (hasNull) source.foreachNull(from, count)(row => validity.setNull(rows + row))
+      rows += count
+      putData(null, source.data + start, last - start)
+    }
 
   private def putEach(source: ColumnVector, from: Int, count: Int, hasNull: Boolean): Unit = {
     var i = from

@@ -15,9 +15,9 @@ object UpdraftConf
       noun = "pool",
       unit = "task",
       unset =
-        "Large batches pass through shared memory if the pool is on the same machine and reached over a Unix " +
-          "socket or a loopback address; `grpc+tcp://` instead of `grpc://` keeps them in the connection. Without an " +
-          "endpoint the extension does nothing.",
+        "Over a Unix socket, large batches pass through shared memory; at a loopback address too, if the pool runs as " +
+          "the same user and listens on that address or on a Unix socket. `grpc+tcp://` instead of `grpc://` keeps them " +
+          "in the connection. Without an endpoint the extension does nothing.",
       queued =
         " Time in the pool's queue does not count: a task that has its place there waits for a worker until `deadline`."
     ) {

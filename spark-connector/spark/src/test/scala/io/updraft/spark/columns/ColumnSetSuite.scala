@@ -7,7 +7,15 @@ import scala.jdk.CollectionConverters._
 import scala.util.Random
 
 import org.apache.arrow.vector.compare.VectorEqualsVisitor
-import org.apache.arrow.vector.{VarCharVector, VectorSchemaRoot}
+import org.apache.arrow.vector.{
+  BaseVariableWidthVector,
+  BigIntVector,
+  BitVectorHelper,
+  FieldVector,
+  VarBinaryVector,
+  VarCharVector,
+  VectorSchemaRoot
+}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
 import org.apache.spark.sql.catalyst.util.{ArrayBasedMapData, GenericArrayData}
@@ -94,24 +102,56 @@ class ColumnSetSuite extends AnyFunSuite {
     } finally expected.close()
   }
 
-  test("strings whose offsets are not in order are refused before they are copied") {
-    for (offsets <- Seq(Seq(0, 5, 3, 8), Seq(-4, 0, 4, 8))) {
-      val vector = new VarCharVector("_0", allocator)
-      vector.allocateNew(8, 3)
-      (0 until 3).foreach(vector.setSafe(_, Array.fill[Byte](2)('x')))
-      vector.setValueCount(3)
-      offsets.zipWithIndex.foreach { case (offset, i) =>
-        vector.getOffsetBuffer.setInt(i * 4L, offset)
-      }
-      val schema = new StructType().add("_0", StringType)
-      val set = new ColumnSet(Seq(StringType), ArrowSchemas.of(schema, "UTC", false), false)
-      val batch = new ColumnarBatch(Array(new ArrowColumnVector(vector)), 3)
-      try intercept[IllegalStateException](set.append(batch, 0, 3))
-      finally {
-        set.close()
-        batch.close()
+  for (dataType <- Seq(StringType, BinaryType))
+    test(s"${dataType.sql} values whose offsets leave the data are refused before they are copied") {
+      for (offsets <- Seq(Seq(0, 5, 3, 8), Seq(-4, 0, 4, 8), Seq(0, 2, 4, 1 << 30))) {
+        val vector = threeValues(dataType)
+        offsets.zipWithIndex.foreach { case (offset, i) =>
+          vector.getOffsetBuffer.setInt(i * 4L, offset)
+        }
+        intercept[IllegalStateException](copiedData(vector, dataType))
       }
     }
+
+  test("bytes under a null stay where they are") {
+    val strings = threeValues(StringType)
+    BitVectorHelper.unsetBit(strings.getValidityBuffer, 1)
+    assert(copiedData(strings, StringType) == "xxxx".getBytes.toSeq)
+    val numbers = new BigIntVector("_0", allocator)
+    numbers.allocateNew(3)
+    (0 until 3).foreach(numbers.setSafe(_, 7L))
+    numbers.setValueCount(3)
+    BitVectorHelper.unsetBit(numbers.getValidityBuffer, 1)
+    assert(copiedData(numbers, LongType).count(_ == 7) == 2)
+  }
+
+  /** Return the data of a column that was copied from a vector; closes the vector. */
+  private def copiedData(vector: FieldVector, dataType: DataType): Seq[Byte] = {
+    val schema = new StructType().add("_0", dataType)
+    val set = new ColumnSet(Seq(dataType), ArrowSchemas.of(schema, "UTC", false), false)
+    val batch = new ColumnarBatch(Array(new ArrowColumnVector(vector)), vector.getValueCount)
+    try {
+      set.append(batch, 0, batch.numRows())
+      val columns = set.finish()
+      val data = columns.head.buffers.last
+      val bytes = new Array[Byte](data.readableBytes().toInt)
+      data.getBytes(0L, bytes)
+      columns.foreach(_.close())
+      bytes.toSeq
+    } finally {
+      set.close()
+      batch.close()
+    }
+  }
+
+  private def threeValues(dataType: DataType): BaseVariableWidthVector = {
+    val vector =
+      if (dataType == StringType) new VarCharVector("_0", allocator)
+      else new VarBinaryVector("_0", allocator)
+    vector.allocateNew(8, 3)
+    (0 until 3).foreach(vector.setSafe(_, Array.fill[Byte](2)('x')))
+    vector.setValueCount(3)
+    vector
   }
 
   test("the size of a set counts every row, and a closed set has none") {
