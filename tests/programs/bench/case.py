@@ -32,9 +32,9 @@ class Scene:
     rows: int
     use: Use
 
-    def numbers(self) -> DataFrame:
+    def numbers(self, partitions: int = PARTITIONS) -> DataFrame:
         """Return a column `id`, generated as it is read."""
-        return self.spark.range(0, self.rows, 1, PARTITIONS)
+        return self.spark.range(0, self.rows, 1, partitions)
 
     def grouped(self, groups: int) -> DataFrame:
         """Return `id`, a key `k` with `groups` values in rotation, and a number `v`."""
@@ -45,6 +45,11 @@ class Scene:
         """Return a Parquet table."""
         return self.spark.read.parquet(str(table.path(self.directory, self.rows)))
 
+    def streamed(self, table: Table) -> DataFrame:
+        """Return a Parquet table as a stream with a batch for each file."""
+        reader = self.spark.readStream.schema(self.stored(table).schema).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(table.path(self.directory, self.rows)))
+
 
 @dataclass(frozen=True)
 class Case:
@@ -53,6 +58,7 @@ class Case:
     Attributes:
         vectors: whether Spark can pass this kind of input as vectors.
         has_floor: whether the query can be built without its UDF, which shows Spark's own cost.
+        cores: number of tasks that Spark runs at once.
         confs: settings of the connector for this case.
     """
 
@@ -63,6 +69,7 @@ class Case:
     table: Table | None = None
     vectors: bool = False
     has_floor: bool = False
+    cores: int = 2
     since: tuple[int, int] = (3, 5)
     target: Target = LIGHT
     confs: Mapping[str, str] = field(default_factory=dict, hash=False)

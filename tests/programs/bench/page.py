@@ -15,7 +15,11 @@ from tests.support.paths import BUILD, REPOSITORY
 
 _MEASURED = BUILD / "bench"
 _DOCS = REPOSITORY / "docs"
-_TITLES = {"udf": "Functions of rows", "udf-groups": "Functions of groups and windows, and table functions"}
+_TITLES = {
+    "udf": "Functions of rows",
+    "udf-scenarios": "Shapes from Spark's own benchmark of pipelined UDFs",
+    "udf-groups": "Functions of groups and windows, and table functions",
+}
 _INTRODUCTION = """\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
 <!-- Written by `make bench-page` from what `make bench-udf` measured. Do not edit. -->
@@ -23,8 +27,8 @@ _INTRODUCTION = """\
 
 `make bench-udf` runs each case on Updraft and on four configurations of stock PySpark: pipelining on and off, columnar
 input on and off. Each case is compared with the fastest of the four. Every configuration has its own Spark with
-`local[2]`. They take turns on one machine with 2 cores, with the pool on the same machine, over TCP, and write to a
-noop sink.
+`local[2]`, unless the case names another master. They take turns on one machine with 2 cores, with the pool on the same
+machine, over TCP, and write to a noop sink.
 
 Seconds are medians of at least three counted runs. CPU counts every process of a side, as a share of the CPU time of
 the stock configuration. "no UDF" is the same query with a column in place of the UDF's result; for functions of groups

@@ -22,6 +22,7 @@ class Table:
 
     name: str
     make: Callable[[int], pa.Table]
+    files: int = PARTITIONS
 
     def path(self, directory: Path, rows: int) -> Path:
         """Return the folder of the table."""
@@ -34,8 +35,8 @@ class Table:
             return
         table, unfinished = self.make(rows), target.with_suffix(".partial")
         unfinished.mkdir(parents=True, exist_ok=True)
-        part = -(-rows // PARTITIONS)
-        for index in range(PARTITIONS):
+        part = -(-rows // self.files)
+        for index in range(self.files):
             pq.write_table(table.slice(index * part, part), unfinished / f"part-{index}.parquet", use_dictionary=False)
         unfinished.rename(target)
 
@@ -59,6 +60,7 @@ def _wide(rows: int) -> pa.Table:
 
 
 NUMBERS = Table("numbers", _numbers)
+MANY_FILES = Table("many-files", _numbers, files=10)
 STRINGS = Table("strings", partial(_texts, length=100))
 TEXTS = Table("texts", partial(_texts, length=200))
 WIDE = Table("wide", _wide)

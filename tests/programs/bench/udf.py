@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-udf`: UDFs on a pool against stock PySpark in each of its configurations.
 
-Each variant is a Spark of its own (local[2], noop sink). All stay alive and take turns, so all see the same noise and
-none runs on another's compiled code. Short runs are repeated more often, for the warm-up and for the measurement.
-Warm-up runs are not counted, and a stock configuration that is far from the best one in the warm-up is not measured
-further. CPU seconds are those of every process: the driver, its JVM, Spark's Python workers and the pool, ended
-children included.
+Each variant is a Spark of its own (local[2] unless the case has other cores, noop sink). All stay alive and take
+turns, so all see the same noise and none runs on another's compiled code. Short runs are repeated more often, for the
+warm-up and for the measurement. Warm-up runs are not counted, and a stock configuration that is far from the best one
+in the warm-up is not measured further. CPU seconds are those of every process: the driver, its JVM, Spark's Python
+workers and the pool, ended children included.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ def main() -> int:
 
 def _caption() -> str:
     return (
-        f"PySpark {pyspark.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, local[2], pool of "
-        f"{POOL_WORKERS} workers on the same machine, noop sink, medians. The best stock is chosen per case."
+        f"PySpark {pyspark.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, local[2] unless "
+        f"named, pool of {POOL_WORKERS} workers on the same machine, noop sink, medians. "
+        "The best stock is chosen per case."
     )
 
 

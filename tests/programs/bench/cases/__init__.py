@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tests.programs.bench.case import Case
-from tests.programs.bench.cases import folds, groups, maps, scalar, table_functions
+from tests.programs.bench.cases import folds, groups, maps, scalar, scenarios, table_functions
 from tests.support.spark import SPARK_VERSION
 
 # Cases by the file name of their chart; a chart with all of them would be too long to read.
 _BY_CHART: Mapping[str, Sequence[Case]] = {
     "udf": [*scalar.CASES, *maps.CASES],
+    "udf-scenarios": scenarios.CASES,
     "udf-groups": [*groups.CASES, *folds.CASES, *table_functions.CASES],
 }
 CHARTS = {name: [case for case in cases if case.since <= SPARK_VERSION] for name, cases in _BY_CHART.items()}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -16,12 +15,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.programs.bench.case import MILLION, Case, Scene
-from tests.programs.bench.tables import NUMBERS, STRINGS, TEXTS, WIDE
-from tests.programs.bench.targets import HEAVY, LIGHTEST, REPEATED
+from tests.programs.bench.tables import MANY_FILES, NUMBERS, STRINGS, TEXTS, WIDE
+from tests.programs.bench.targets import HEAVY, LIGHTEST, REPEATED, STREAM
 from tests.support.spark import SPARK_VERSION
 
 _ONCE = "spark.updraft.udf.callOncePerValue"
-_SLEEP_SECONDS = 0.010
 _BROADCAST_VALUES = 200_000
 _HAS_ARROW_UDF = SPARK_VERSION >= (4, 1)
 _LIGHT = "arrow_udf" if _HAS_ARROW_UDF else "pandas_udf"
@@ -33,11 +31,6 @@ def add_one(values: pa.Array) -> pa.Array:
 
 def _add_one(values: pd.Series) -> pd.Series:
     return values + 1
-
-
-def _sleep(values: Any) -> Any:
-    time.sleep(_SLEEP_SECONDS)
-    return values
 
 
 def _mixed(x: int) -> int:
@@ -81,6 +74,10 @@ def _text_lengths(scene: Scene) -> DataFrame:
     return scene.stored(TEXTS).select(
         scene.use(_light(pc.utf8_length, lambda texts: texts.str.len(), "int"))("text").alias("x")
     )
+
+
+def _stream(scene: Scene) -> DataFrame:
+    return scene.streamed(MANY_FILES).select(scene.use(_light(add_one, _add_one))("a").alias("x"))
 
 
 def _one_row(scene: Scene) -> DataFrame:
@@ -129,10 +126,6 @@ def _slow(scene: Scene, values: int | None = None) -> DataFrame:
     return scene.numbers().select(value.alias("v")).select(scene.use(slow)("v").alias("x"))
 
 
-def _sleeping(scene: Scene) -> DataFrame:
-    return scene.numbers().select(scene.use(_light(_sleep, _sleep))("id").alias("x"))
-
-
 def _broadcast(scene: Scene) -> DataFrame:
     weights = scene.spark.sparkContext.broadcast(np.arange(_BROADCAST_VALUES, dtype="float64"))
 
@@ -151,6 +144,9 @@ CASES = [
     _vectors("three_columns", "three UDF columns, Parquet", 5 * MILLION, _three_columns, NUMBERS, target=LIGHTEST),
     _vectors("strings", "100-byte strings to upper case, Parquet", MILLION, _strings, STRINGS),
     _vectors("text_lengths", "200-byte text in, its length out, Parquet", MILLION, _text_lengths, TEXTS),
+    _vectors(
+        "stream", f"{_LIGHT} x+1, stream of {MANY_FILES.files} batches", 100_000, _stream, MANY_FILES, target=STREAM
+    ),
     _vectors("one_row", f"{_LIGHT} x+1, one row", 1, _one_row),
     _vectors("ten_columns", "ten columns passed through, Parquet", MILLION, _ten_columns, WIDE),
     _vectors("pandas_add", "pandas_udf x+1, range", 5 * MILLION, _pandas_add),
@@ -167,6 +163,5 @@ CASES = [
         confs={_ONCE: "on"},
     ),
     _vectors("distinct_values", "no value repeats, auto", MILLION, _slow, target=HEAVY, confs={_ONCE: "auto"}),
-    _vectors("sleeping", "10 ms of sleep per batch, range", MILLION, _sleeping, target=HEAVY),
     _vectors("broadcast", "pandas_udf with a broadcast array", 2 * MILLION, _broadcast),
 ]
