@@ -10,16 +10,17 @@ from tests.programs.bench.chart import Ratios
 from tests.programs.bench.record import Record
 from tests.programs.bench.variants import VARIANTS
 
+_NEAR = ("updraft-unix", "updraft-loopback")
 _HEADER = (
-    f"{'case':27}{'no UDF':>8}{'best stock':>12}  {'which':25}{'updraft':>9}{'unix':>8}{'speed':>8}{'':>8}{'CPU':>7}"
-    f"{'own cost':>10}"
+    f"{'case':27}{'no UDF':>8}{'best stock':>12}  {'which':25}{'updraft':>9}{'unix':>8}{'loopback':>9}"
+    f"{'speed':>8}{'':>16}{'CPU':>7}{'own cost':>10}"
 )
 
 
 def print_table(cases: Sequence[Case], records: Sequence[Record]) -> dict[Case, Ratios]:
     """Print a line for each case that was measured on stock; return the ratios of those that ran on a pool too."""
-    print("\nmedian seconds; speed and CPU against the best stock, over TCP and over the Unix socket;")
-    print(f"own cost: stock's time above the query without UDF, in multiples of ours over TCP\n{_HEADER}")
+    print("\nmedian seconds; speed and own cost over TCP alone, a Unix socket and a loopback address; CPU over TCP;")
+    print(f"own cost: stock's time above the query without UDF, in multiples of ours\n{_HEADER}")
     ratios = {}
     for case in cases:
         mine = {record.variant: record for record in records if record.case == case.name and record.wall_s}
@@ -52,13 +53,17 @@ def print_targets(ratios: Mapping[Case, Ratios]) -> None:
 
 
 def _line(case: Case, best: Record, mine: Mapping[str, Record], ratio: Ratios | None) -> str:
-    seconds = [seconds_of(mine.get(name)) for name in ("no-udf", "updraft", "updraft-unix")]
-    line = f"{case.name:27}{seconds[0]:>8}{seconds_of(best):>12}  {best.variant:25}{seconds[1]:>9}{seconds[2]:>8}"
+    ours = [mine.get(name) for name in ("updraft", *_NEAR)]
+    seconds = "".join(f"{seconds_of(record):>{width}}" for record, width in zip(ours, (9, 8, 9), strict=True))
+    line = f"{case.name:27}{seconds_of(mine.get('no-udf')):>8}{seconds_of(best):>12}  {best.variant:25}{seconds}"
     if ratio is None:
         return line
-    unix = f"{ratio.unix_speed:.2f}x" if ratio.unix_speed is not None else "-"
-    own = own_cost(mine.get("no-udf"), best, mine.get("updraft"))
-    return f"{line}{ratio.speed:>7.2f}x{unix:>8}{ratio.cpu:>7.2f}{f'{own:.1f}x' if own is not None else '-':>10}"
+    speeds = "".join(
+        f"{f'{best.median_wall_s / record.median_wall_s:.2f}x' if record is not None else '-':>8}" for record in ours
+    )
+    costs = [own_cost(mine.get("no-udf"), best, record) for record in ours]
+    shown = "".join(f"{f'{cost:.1f}x' if cost is not None else '-':>8}" for cost in costs)
+    return f"{line}{speeds}{ratio.cpu:>7.2f}  {shown}"
 
 
 def _ratios(case: Case, best: Record, tcp: Record | None, unix: Record | None) -> Ratios | None:

@@ -95,8 +95,8 @@ def spark_processes(variants: Sequence[Variant], data: Path) -> Iterator[list[Sp
         for variant in variants:
             endpoint, pid = "", None
             if variant.connector and pool is not None:
-                endpoint = pool.unix_endpoint if variant.name.endswith("-unix") else pool.tcp_endpoint
-                pid = pool.pid
+                near = {"updraft-unix": pool.unix_endpoint, "updraft-loopback": pool.loopback_endpoint}
+                endpoint, pid = near.get(variant.name, pool.tcp_endpoint), pool.pid
             processes.append(SparkProcess(variant, endpoint, pid, data))
             stack.callback(processes[-1].stop)
             print(f"started {variant.name}", flush=True)

@@ -42,6 +42,7 @@ VARIANTS = [
     _stock("stock-pipelined-rows", pipelined="true", columnar="false"),
     Variant("updraft", connector=True),
     Variant("updraft-unix", connector=True),
+    Variant("updraft-loopback", connector=True),
 ]
 # Enough to show the direction of a change.
 QUICK = ("stock-sync-rows", "stock-pipelined-rows", "updraft")
