@@ -8,7 +8,7 @@ from updraft.client.endpoint import Endpoint, Transport
     ("text", "transport", "target"),
     [
         ("grpc://pool:8815", Transport.TCP, "pool:8815"),
-        (" grpc+tcp://pool:8815/ ", Transport.TCP, "pool:8815"),
+        (" grpc+tcp://pool:8815/ ", Transport.TCP_ONLY, "pool:8815"),
         ("grpc+tls://[::1]:8815", Transport.TLS, "[::1]:8815"),
         ("grpc+unix:///run/pool.sock", Transport.UNIX, "unix:/run/pool.sock"),
     ],

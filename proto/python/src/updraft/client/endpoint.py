@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
 
-_EXPECTED = "expected grpc://host:port, grpc+tls://host:port or grpc+unix:///path"
+_EXPECTED = "expected grpc://host:port, grpc+tcp://host:port, grpc+tls://host:port or grpc+unix:///path"
 
 
 class Transport(enum.Enum):
-    """Transport of an endpoint."""
+    """Transport of an endpoint. Only Spark's connector tells TCP and TCP_ONLY apart: TCP may use shared memory."""
 
     TCP = "grpc"
+    TCP_ONLY = "grpc+tcp"
     TLS = "grpc+tls"
     UNIX = "grpc+unix"
 
@@ -37,8 +38,7 @@ class Endpoint:
         bare = not (uri.query or uri.fragment or uri.username or uri.password)
         match uri.scheme:
             case "grpc" | "grpc+tcp" | "grpc+tls" if bare and uri.hostname and port and uri.path in ("", "/"):
-                transport = Transport.TLS if uri.scheme == "grpc+tls" else Transport.TCP
-                return cls(transport, uri.hostname, port)
+                return cls(Transport(uri.scheme), uri.hostname, port)
             case "grpc+unix" if bare and not uri.netloc and len(uri.path) > 1:
                 return cls(Transport.UNIX, path=uri.path)
         raise _malformed(text)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from updraft.spark.jars import EXTENSIONS, JARS, WORKER_PLUGIN, jar, launcher
 
-_SCHEMES = ("grpc://", "grpc+tls://", "grpc+unix://")
+_SCHEMES = ("grpc://", "grpc+tcp://", "grpc+tls://", "grpc+unix://")
 _PLACEHOLDER = "grpc://HOST:8815"
 _EXAMPLES = """examples:
   python -m updraft.spark --endpoint grpc://updraft-pool-default.data:8815 >> $SPARK_HOME/conf/spark-defaults.conf
