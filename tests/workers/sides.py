@@ -78,7 +78,7 @@ class Side:
             "names": names,
             "python": str(self.python),
             "connector": self.connector,
-            "confs": {**CONFS, **self.confs},
+            "confs": {**CONFS, "spark.local.dir": str(self.directory), **self.confs},
         }
         self._request.write_text(json.dumps(request))
         with self._log.open("ab") as log:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from pathlib import Path
 from typing import Any
 
 from pyspark import AccumulatorParam
@@ -107,11 +108,17 @@ def broadcasts_that_change_between_tasks(spark: SparkSession) -> Any:
     for number in range(4):
         fresh = spark.sparkContext.broadcast(f"fresh {number}")
         found.append(numbers(spark, 4, 2).map(lambda n, fresh=fresh: (kept.value, fresh.value, n)).collect())
-        if number % 2:
-            fresh.unpersist(blocking=True)
-            found.append(numbers(spark, 2, 2).map(lambda n: kept.value).collect())
-            found.append(numbers(spark, 2, 2).map(lambda n, fresh=fresh: fresh.value).collect())
         fresh.destroy(blocking=True)
+    return found
+
+
+@scenario()
+def broadcast_that_spark_has_to_send_again(spark: SparkSession) -> Any:
+    kept, value = spark.sparkContext.broadcast("kept"), spark.sparkContext.broadcast("value")
+    found = [numbers(spark, 4, 2).map(lambda n: (kept.value, value.value, n)).collect()]
+    value.unpersist(blocking=True)
+    found.append(numbers(spark, 2, 2).map(lambda n: kept.value).collect())
+    found.append(numbers(spark, 2, 2).map(lambda n: value.value).collect())
     return found
 
 
@@ -136,6 +143,17 @@ def broadcast_in_a_nested_function(spark: SparkSession) -> Any:
             return int(self.table.value["a"]) + number
 
     return numbers(spark, 10).map(Lookup()).collect()
+
+
+@scenario()
+def broadcast_on_disk(spark: SparkSession) -> Any:
+    """Return whether Spark keeps the value in plain text while workers have it."""
+    context = spark.sparkContext
+    text = "text of a broadcast variable" * 100
+    value = context.broadcast(text)
+    lengths = numbers(spark, 4, 2).map(lambda n: len(value.value)).collect()
+    files = [path for path in Path(context.getConf().get("spark.local.dir", "")).rglob("*") if path.is_file()]
+    return lengths, any(text.encode() in path.read_bytes() for path in files)
 
 
 @scenario()

@@ -39,6 +39,20 @@ def totals_of_keys(spark: SparkSession) -> Any:
 
 
 @scenario()
+def broadcast_in_a_state_function(spark: SparkSession) -> Any:
+    known = spark.sparkContext.broadcast({"a": 10, "b": 20, "c": 30})
+
+    def weighted(key: tuple[str], parts: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        for totals in _totals(key, parts, state):
+            yield totals.assign(total=totals["total"] + known.value[key[0]])
+
+    grouped = visits(spark).groupBy("name")
+    return rows_of(
+        grouped.applyInPandasWithState(weighted, _OUT, _STATE, "update", GroupStateTimeout.NoTimeout), "update"
+    )
+
+
+@scenario()
 def many_keys(spark: SparkSession) -> Any:
     batches = [[{"name": f"key {n % 500}", "n": n} for n in range(start, start + 2000)] for start in (0, 2000)]
     rows = rows_of(_counted(stream_of(spark, "name string, n long", batches)), "update")

@@ -43,6 +43,25 @@ def schema_of_the_argument(spark: SparkSession) -> Any:
 
 
 @scenario()
+def schema_of_a_broadcast(spark: SparkSession) -> Any:
+    """Use the value in the driver's worker, which plans, and in those of the tasks."""
+    names = spark.sparkContext.broadcast(["first", "second"])
+
+    class Columns:
+        @staticmethod
+        def analyze(value: AnalyzeArgument) -> AnalyzeResult:
+            schema = StructType()
+            for name in names.value:
+                schema = schema.add(name, value.dataType)
+            return AnalyzeResult(schema)
+
+        def eval(self, value: Any) -> Iterator[Any]:
+            yield tuple(value for _ in names.value)
+
+    return _called(spark, Columns, "SELECT * FROM analyzed(7)")
+
+
+@scenario()
 def schema_of_a_constant(spark: SparkSession) -> Any:
     class Columns:
         @staticmethod

@@ -63,8 +63,8 @@ object Measured {
       measure(() => read(origin))
     }
 
-  /** Return the bytes as the stock worker would read them. */
-  private def read(origin: ArtifactFile): InputStream = {
+  /** Return the bytes of a file as the stock worker would read them. */
+  def read(origin: ArtifactFile): InputStream = {
     val stream = new BufferedInputStream(new FileInputStream(origin.file))
     if (origin.isEncrypted) SparkInternals.decrypted(stream) else stream
   }

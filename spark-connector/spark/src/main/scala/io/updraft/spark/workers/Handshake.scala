@@ -6,6 +6,8 @@ import java.net.{InetAddress, InetSocketAddress, UnixDomainSocketAddress}
 import java.nio.channels.{Channels, SocketChannel}
 import java.nio.charset.StandardCharsets.UTF_8
 
+import scala.util.control.NonFatal
+
 /** First messages between Spark and a worker, before the stream of the first task. The channel is
   * still blocking.
   */
@@ -55,6 +57,18 @@ private[workers] object Handshake {
   def connect(process: LaunchedProcess, address: String): SocketChannel =
     if (address.startsWith("/")) SocketChannel.open(UnixDomainSocketAddress.of(address))
     else SocketChannel.open(new InetSocketAddress(loopback(process), address.toInt))
+
+  /** Connect to a service of this process that asks for a secret, if it has one. */
+  def connect(process: LaunchedProcess, address: String, secret: Option[String]): SocketChannel = {
+    val channel = connect(process, address)
+    try secret.foreach(new Handshake(channel).authenticate)
+    catch {
+      case NonFatal(e) =>
+        channel.close()
+        throw e
+    }
+    channel
+  }
 
   /** Return the loopback address that Spark uses. */
   def loopback(process: LaunchedProcess): InetAddress =

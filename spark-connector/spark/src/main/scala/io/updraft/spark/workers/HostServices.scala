@@ -70,7 +70,7 @@ private[workers] final class HostServices(
     }
     opened = number
     val connection =
-      try Some(connect(address, secret))
+      try Some(new LoopbackConnection(Handshake.connect(process, address, secret)))
       catch {
         case NonFatal(e) =>
           logWarning(s"A worker cannot connect to $address: $e")
@@ -102,18 +102,6 @@ private[workers] final class HostServices(
     val isFree = reserved < HostServices.MostConnections
     if (isFree) reserved += 1
     isFree
-  }
-
-  private def connect(address: String, secret: Option[String]): LoopbackConnection = {
-    val channel = Handshake.connect(process, address)
-    try {
-      secret.foreach(new Handshake(channel).authenticate)
-      new LoopbackConnection(channel)
-    } catch {
-      case NonFatal(e) =>
-        channel.close()
-        throw e
-    }
   }
 
   /** Send what a service writes to the worker. */

@@ -27,9 +27,15 @@ final case class WorkerTask(
 /** Changes that Spark's runner makes to the broadcast variables of a reused worker.
   *
   * @param added
-  *   path of the pickled value of each new variable, by id
+  *   path of the pickled value of each new variable, by id; None if Spark has encrypted the value
+  * @param decryption
+  *   port or path at which Spark serves the decrypted values of `added`, and the secret
   */
-final case class BroadcastChanges(added: Map[Long, String], removed: Set[Long])
+final case class BroadcastChanges(
+    added: Map[Long, Option[String]],
+    removed: Set[Long],
+    decryption: Option[(String, Option[String])]
+)
 
 /** Start of the stream from Spark's runner to PySpark's worker.
   *
@@ -64,7 +70,7 @@ object WorkerHeader {
   private val PlanningModules = "pyspark.sql.worker."
   private val StreamingModules = "pyspark.sql.streaming."
   private val StateModule = "pyspark.sql.streaming.transform_with_state_driver_worker"
-  private val NoBroadcasts = BroadcastChanges(Map.empty, Set.empty)
+  private val NoBroadcasts = BroadcastChanges(Map.empty, Set.empty, None)
   private type Services = Map[String, Option[String]]
 
   /** Eval types of `transformWithState`, in PySpark's PythonEvalType. */
@@ -236,18 +242,21 @@ object WorkerHeader {
   }
 
   private def broadcasts(copy: HeaderCopy): BroadcastChanges = {
-    if (copy.readBoolean()) {
-      throw new UnsupportedOperationException(
-        "broadcast variables cannot travel to the pool from an RDD while spark.io.encryption.enabled is true"
-      )
-    }
-    val changes = (0 until copy.readCount()).map { _ =>
+    val isEncrypted = copy.readBoolean()
+    val count = copy.readCount()
+    val decryption = if (isEncrypted) Some(decryptionServer(copy)) else None
+    val changes = (0 until count).map { _ =>
       val id = copy.readLong()
-      id -> (if (id < 0) "" else copy.readText())
+      id -> (if (id < 0 || isEncrypted) None else Some(copy.readText()))
     }
     copy.write(false)
     copy.write(0)
     val (removed, added) = changes.partition { case (id, _) => id < 0 }
-    BroadcastChanges(added.toMap, removed.map { case (id, _) => -id - 1 }.toSet)
+    BroadcastChanges(added.toMap, removed.map { case (id, _) => -id - 1 }.toSet, decryption)
+  }
+
+  private def decryptionServer(copy: HeaderCopy): (String, Option[String]) = {
+    val port = copy.readInt()
+    if (port == PathFollows) copy.readText() -> None else port.toString -> Some(copy.readText())
   }
 }

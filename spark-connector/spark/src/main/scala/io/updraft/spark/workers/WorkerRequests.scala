@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.workers
 
-import java.io.{File, FileInputStream, IOException}
+import java.io.{File, IOException}
 import java.nio.file.Files
 import java.util.concurrent.atomic.AtomicLong
 
@@ -43,7 +43,7 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
     checkHashSeed()
     header.broadcasts.removed.foreach(id => broadcasts.remove(id).foreach(_.close()))
     header.broadcasts.added.foreach { case (id, path) =>
-      broadcasts.put(id, new KeptBroadcast(id, new File(path))).foreach(_.close())
+      broadcasts.put(id, KeptBroadcast(id, path)).foreach(_.close())
     }
     val artifacts = files ++ broadcasts.values.map(_.artifact)
     val function = SessionFunction
@@ -169,32 +169,38 @@ private[workers] object WorkerRequests {
 }
 
 /** Value of a broadcast variable. Spark may delete its file while the worker still has the
-  * variable, so this keeps the file under a name of its own.
+  * variable, so this keeps the file under a name of its own. An encrypted file stays encrypted.
   */
-private final class KeptBroadcast(id: Long, origin: File) extends AutoCloseable {
-  private val role = ArtifactRole.Broadcast(id)
-  if (!SparkInternals.isInLocalDirectories(origin)) {
+private final class KeptBroadcast(origin: ArtifactFile) extends AutoCloseable {
+  if (!SparkInternals.isInLocalDirectories(origin.file)) {
     throw new IllegalArgumentException(
-      s"broadcast variable $id is said to be in $origin, which is not in Spark's local directories"
+      s"${origin.role} is said to be in ${origin.file}, which is not in Spark's local directories"
     )
   }
-  private val measured = Measured.of(ArtifactFile(role, origin, isEncrypted = false))
+  private val measured = Measured.of(origin)
   private val kept = {
     val file = SparkInternals.temporaryFile("broadcast", "")
     Files.delete(file.toPath)
-    try Files.createLink(file.toPath, origin.toPath)
+    try Files.createLink(file.toPath, origin.file.toPath)
     catch {
       // The two directories may be on different disks.
       case _: IOException | _: UnsupportedOperationException =>
-        Files.copy(origin.toPath, file.toPath)
+        Files.copy(origin.file.toPath, file.toPath)
     }
-    file
+    origin.copy(file = file)
   }
 
-  def artifact: SessionArtifact = new SessionArtifact(
-    ArtifactFile(role, kept, isEncrypted = false),
-    measured.copy(open = () => new FileInputStream(kept))
-  )
+  def artifact: SessionArtifact =
+    new SessionArtifact(kept, measured.copy(open = () => Measured.read(kept)))
 
-  override def close(): Unit = Files.deleteIfExists(kept.toPath): Unit
+  override def close(): Unit = Files.deleteIfExists(kept.file.toPath): Unit
+}
+
+private object KeptBroadcast {
+
+  /** Keep the value at a path, or the encrypted value that Spark's runner has just used. */
+  def apply(id: Long, path: Option[String]): KeptBroadcast = {
+    val file = path.fold(SparkInternals.broadcastFile(id))(new File(_))
+    new KeptBroadcast(ArtifactFile(ArtifactRole.Broadcast(id), file, isEncrypted = path.isEmpty))
+  }
 }

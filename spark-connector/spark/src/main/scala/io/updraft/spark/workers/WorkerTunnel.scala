@@ -100,6 +100,10 @@ private[workers] final class WorkerTunnel(
     header.services ++ ConnectServer.of(process).map(_.port.toString -> None)
 
   private def open(header: WorkerHeader): Exchange = {
+    // The values travel as artifacts, but Spark ends an executor whose server nobody connects to.
+    header.broadcasts.decryption.foreach { case (address, secret) =>
+      Handshake.connect(process, address, secret).close()
+    }
     val request = requests.of(header)
     Exchange.open(
       request.options,

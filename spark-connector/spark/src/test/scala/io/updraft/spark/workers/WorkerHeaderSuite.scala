@@ -67,8 +67,9 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     assert(header.task.contains(WorkerTask(3, 0, 1, 77L, 2, Map("mine" -> "1"))))
     assert(header.includes == Seq("lib.zip"))
     assert(header.broadcasts == BroadcastChanges(
-      Map(5L -> "/local/broadcast5", 9L -> "/local/broadcast9"),
-      Set(7L)
+      Map(5L -> Some("/local/broadcast5"), 9L -> Some("/local/broadcast9")),
+      Set(7L),
+      None
     ))
     val sent = new String(header.bytes, UTF_8)
     assert(
@@ -148,12 +149,22 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     intercept[java.io.EOFException](read("4.2.0", new Written().int(0).int(5).toBytes))
   }
 
-  test("encrypted broadcast variables are refused with the setting") {
-    val bytes = new Written().text("3.11").text("/files").int(0).boolean(true).toBytes
-    val e = intercept[UnsupportedOperationException](
-      read("4.3.0", bytes, "pyspark.sql.worker.create_data_source")
-    )
-    assert(e.getMessage.contains("spark.io.encryption.enabled"))
+  test("the server for encrypted broadcast variables, with its secret, stays here") {
+    def bytes(write: Written => Written) =
+      write(new Written().text("3.11").text("/files").int(0).boolean(true).int(2))
+        .long(-8).long(5).toBytes
+    def planner(bytes: Array[Byte]) = read("4.3.0", bytes, "pyspark.sql.worker.create_data_source")
+
+    val byPort = planner(bytes(_.int(4711).text("hidden")))
+    val decryption = Some("4711" -> Some("hidden"))
+    assert(byPort.broadcasts == BroadcastChanges(Map(5L -> None), Set(7L), decryption))
+    assert(byPort.services.isEmpty)
+    val byPath = planner(bytes(_.int(-1).text("/run/values.sock")))
+    assert(byPath.broadcasts == byPort.broadcasts.copy(decryption =
+      Some("/run/values.sock" -> None)
+    ))
+    val sent = new Written().text("3.11").text("/files").int(0).boolean(false).int(0).toBytes
+    assert(byPort.bytes.sameElements(sent) && byPath.bytes.sameElements(sent))
   }
 
   test("Spark before 4.0 has no layout") {

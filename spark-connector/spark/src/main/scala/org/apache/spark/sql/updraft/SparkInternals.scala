@@ -12,7 +12,7 @@ import org.apache.arrow.vector.ipc.message.MessageSerializer
 import org.apache.arrow.vector.ipc.{ArrowStreamReader, WriteChannel}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field, FieldType, Schema}
 import org.apache.hadoop.conf.Configuration
-import org.apache.spark.api.python.PythonEvalType
+import org.apache.spark.api.python.{PythonBroadcast, PythonEvalType}
 import org.apache.spark.internal.config.{EXECUTOR_CORES, SECRET_REDACTION_PATTERN}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.resource.ResourceProfile
@@ -35,6 +35,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.ArrowUtils
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
+import org.apache.spark.storage.BroadcastBlockId
 import org.apache.spark.util.{ShutdownHookManager, Utils}
 import org.apache.spark.{JobArtifactSet, SparkContext, SparkEnv, TaskContext, TaskKilledException}
 
@@ -160,6 +161,17 @@ object SparkInternals {
 
   def decrypted(stream: InputStream): InputStream =
     SparkEnv.get.serializerManager.wrapForEncryption(stream)
+
+  /** Return the file of a broadcast variable of Python that this process has. */
+  def broadcastFile(id: Long): File = {
+    val block = BroadcastBlockId(id)
+    val manager = SparkEnv.get.blockManager
+    val found = manager.getLocalValues(block).getOrElse(
+      throw new NoSuchElementException(s"Spark has removed broadcast variable $id")
+    )
+    try new File(found.data.next().asInstanceOf[PythonBroadcast].path)
+    finally manager.releaseLock(block)
+  }
 
   /** Return whether a file is in a directory that Spark has made for data of this process. */
   def isInLocalDirectories(file: File): Boolean = {
