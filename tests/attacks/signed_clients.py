@@ -31,7 +31,10 @@ from updraft.v1.exchange_pb2 import (
     SessionFunction,
     SessionPayload,
     SignedStatement,
+    WorkerModule,
 )
+from updraft_server.worker.pyspark.connections import SCHEMA as WORKER_SCHEMA
+from updraft_server.worker.pyspark.wire import text
 
 ATTEMPTS = ClientAttempts()
 
@@ -49,6 +52,8 @@ class Keyless(Outsider):
         self.signed = signed(driver, scalar_arrow(_unchanged()))
         self.with_artifact = signed(driver, scalar_arrow(_unchanged(), artifacts=[broadcast(b"of the driver")]))
         self.of_rows = signed(driver, session_command(BATCHED, udf(_unchanged(), LongType())), _ROWS)
+        module = WorkerModule(name="pyspark.sql.worker.analyze_udtf", opening=text("2.7"))
+        self.worker = signed(driver, session_command(0, [], worker_module=module), WORKER_SCHEMA)
 
     def evil(self) -> ExchangeCommand:
         """Return the driver's command with another function."""
@@ -174,6 +179,50 @@ def changes_what_the_function_runs_with(keyless: Keyless) -> list[str]:
         lambda made: setattr(made, "payload", b""),
     ]
     return _refusals(keyless, map(keyless.changed, changes))
+
+
+def _worker_ended(outsider: Outsider, made: ExchangeCommand) -> str:
+    message = FlightData(
+        flight_descriptor=FlightDescriptor(type=CMD, cmd=made.SerializeToString()), data_header=_header(WORKER_SCHEMA)
+    )
+    return outsider.exchange(message).say(finishing(0, 0)).half_close().end()
+
+
+@ATTEMPTS("OK")
+def opens_the_worker_exchange_that_the_driver_has_signed(keyless: Keyless) -> list[str]:
+    # PySpark's worker reads the opening, and tells Spark that it has another version of Python.
+    return [_worker_ended(keyless, keyless.worker)]
+
+
+@ATTEMPTS("PERMISSION_DENIED")
+def changes_what_a_worker_reads_first(keyless: Keyless) -> list[str]:
+    def with_module(**changes: str | bytes) -> ExchangeCommand:
+        made, payload = ExchangeCommand(), SessionPayload.FromString(keyless.worker.payload)
+        made.CopyFrom(keyless.worker)
+        for name, value in changes.items():
+            setattr(payload.worker_module, name, value)
+        made.payload = payload.SerializeToString()
+        return made
+
+    opening = text("2.7")
+    openings = [
+        b"",
+        opening[:-1],
+        opening + b"\0",
+        *(opening[:place] + bytes([opening[place] ^ 1]) + opening[place + 1 :] for place in range(len(opening))),
+    ]
+    changed = [with_module(opening=other) for other in openings]
+    changed.append(with_module(name="pyspark.worker"))
+    unsigned = with_module()
+    unsigned.ClearField("signed_statement")
+    changed.append(unsigned)
+    other_owner = with_module()
+    other_owner.task.owner.session_id = "session-2"
+    changed.append(other_owner)
+    as_function = with_module()
+    as_function.payload = keyless.signed.payload
+    changed.append(as_function)
+    return [_worker_ended(keyless, made) for made in changed]
 
 
 @ATTEMPTS("PERMISSION_DENIED")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.session import SparkSession as Client
 
@@ -115,10 +116,17 @@ def slow_batch(client: Client, directory: Path) -> list[Any]:
 _SCENARIOS = (batches, large_batches, failing_batch, two_at_once, slow_batch)
 
 
-def main(endpoint: str, directory: Path, names: Sequence[str]) -> dict[str, Any]:
+def token_of_a_task(server: SparkSession) -> Any:
+    try:
+        return server.sparkContext.parallelize([0], 1).map(lambda _: os.environ.get(_VARIABLE)).collect()
+    except Exception as error:
+        return f"refused: {error}"
+
+
+def main(endpoint: str, directory: Path, names: Sequence[str], more: dict[str, str]) -> dict[str, Any]:
     """Return the outcomes of these scenarios; on the pool at `endpoint`, or on stock if it is empty."""
     os.environ[_VARIABLE] = TOKEN
-    confs = dict(CONNECT)
+    confs = {**CONNECT, **more}
     if endpoint:
         confs |= {ENDPOINT: endpoint, _PLUGINS: f"{confs[_PLUGINS]},{PLUGIN}"}
         server = local_spark("connect", connector=True, conf=confs, python=LAUNCHER)
@@ -128,8 +136,7 @@ def main(endpoint: str, directory: Path, names: Sequence[str]) -> dict[str, Any]
     with PythonWatch(os.getpid()) as watch:
         runs = {run.__name__: run for run in _SCENARIOS}
         found: dict[str, Any] = {name: runs[name](client, directory / name) for name in names}
-        numbers = server.sparkContext.parallelize([0], 1)
-        found["token of a task"] = numbers.map(lambda _: os.environ.get(_VARIABLE)).collect()
+        found["token of a task"] = token_of_a_task(server)
         found["pythons"] = watch.seen()
     client.stop()
     server.stop()
@@ -137,4 +144,5 @@ def main(endpoint: str, directory: Path, names: Sequence[str]) -> dict[str, Any]
 
 
 if __name__ == "__main__":
-    Path(sys.argv[3]).write_text(json.dumps(main(sys.argv[1], Path(sys.argv[2]), sys.argv[4:])))
+    outcomes = main(sys.argv[1], Path(sys.argv[2]), sys.argv[5:], json.loads(sys.argv[4]))
+    Path(sys.argv[3]).write_text(json.dumps(outcomes))

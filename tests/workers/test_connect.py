@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.paths import PYTHON, REPOSITORY
 from tests.support.pool import LocalPool
+from tests.support.signing import new_signing
 from tests.workers import no_python
 from tests.workers.connect_application import BATCH_SECONDS, TOKEN
 
@@ -25,10 +26,12 @@ _EVERYDAY = ("batches", "failing_batch")
 _OTHERS = ("large_batches", "two_at_once", "slow_batch")
 
 
-def outcome(endpoint: str, directory: Path, names: Sequence[str]) -> dict[str, Any]:
+def outcome(
+    endpoint: str, directory: Path, names: Sequence[str], confs: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     directory.mkdir()
     module, result = "tests.workers.connect_application", Path(f"{directory}.json")
-    command = [str(PYTHON), "-m", module, endpoint, str(directory), str(result), *names]
+    command = [str(PYTHON), "-m", module, endpoint, str(directory), str(result), json.dumps(confs or {}), *names]
     done = subprocess.run(
         command,
         cwd=REPOSITORY,
@@ -57,3 +60,16 @@ def test_the_outcome_is_that_of_stock_without_a_python(tmp_path: Path, names: Se
     assert on_pool["token of a task"] == [None]
     assert "worker output" in log
     assert TOKEN not in log
+
+
+@pytest.mark.timeout(2 * _LONGEST_SECONDS)
+def test_a_signed_function_runs_and_a_task_of_the_server_is_refused(tmp_path: Path) -> None:
+    with new_signing() as signing, signing.pool() as pool:
+        found = outcome(pool.tcp_endpoint, tmp_path / "pool", ["batches", "failing_batch"], signing.confs)
+        opened = signing.opened()
+    assert [row[:3] for row in found["batches"]] == [[0, 3, 6], [1, 2, 9], [2, 1, 6]]
+    assert found["failing_batch"] == "ValueError: no batch 0"
+    assert "Python workers that Spark starts for tasks have no signatures" in found["token of a task"]
+    # The function's digest, with which an operator can revoke it.
+    assert opened["signer"] == signing.driver.name
+    assert len(opened["functions"]) == 1

@@ -133,6 +133,28 @@ def test_the_end_tells_exactly_what_was_read() -> None:
     assert client.take() is None
 
 
+def test_the_runners_stream_begins_with_the_opening_which_is_not_counted() -> None:
+    client = Client([(RUNNER, b"sk1NEXT")])
+    connections = Connections(client, b"ta")
+
+    def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
+        outfile.write(infile.read(5))
+
+    connections.finish(run_main(module_of(main), ByteStream(connections, RUNNER)).unread_bytes)
+    assert client.got == [(RUNNER, b"task1", 0), (RUNNER, b"", 3)]
+
+
+def test_an_opening_that_is_not_read_belongs_to_no_other_task() -> None:
+    client = Client([(RUNNER, b"NEXT")])
+    connections = Connections(client, b"task")
+
+    def main(_infile: io.BufferedReader, _outfile: io.BufferedWriter) -> None:
+        pass
+
+    connections.finish(run_main(module_of(main), ByteStream(connections, RUNNER)).unread_bytes)
+    assert client.got == [(RUNNER, b"", 0)]
+
+
 def test_a_module_that_raises_has_sent_its_output_first() -> None:
     client = Client([(RUNNER, b"task")])
 

@@ -66,12 +66,13 @@ class Batches(Protocol):
 class Connections:
     """All connections of one exchange. Only one thread may use them."""
 
-    def __init__(self, batches: Batches) -> None:
+    def __init__(self, batches: Batches, opening: bytes = b"") -> None:
+        """Start the runner's stream with `opening`. The client counts only the bytes after it."""
         self._batches = batches
-        self._unread: dict[int, deque[memoryview]] = {RUNNER: deque()}
+        self._unread: dict[int, deque[memoryview]] = {RUNNER: deque([memoryview(opening)] if opening else [])}
         self._ended: set[int] = set()
         self._replies = 0
-        self._read_bytes = 0
+        self._read_bytes = -len(opening)
         self._reported_bytes = 0
         self._is_closed = False
 
@@ -123,7 +124,7 @@ class Connections:
         Args:
             unread_bytes: Bytes that are left in the buffer of PySpark's worker.
         """
-        self._reply(RUNNER, memoryview(b""), self._read_bytes - unread_bytes)
+        self._reply(RUNNER, memoryview(b""), max(0, self._read_bytes - unread_bytes))
         self.close()
         while self.receive(RUNNER):
             pass

@@ -152,7 +152,7 @@ class SessionRunner:
     ) -> exchange_pb2.Report:
         """Run the function over the exchange; raises UpdraftError."""
         if payload.HasField("worker_module"):
-            return self._run_module(payload.worker_module.name, assignment, exchange)
+            return self._run_module(payload.worker_module, assignment, exchange)
         stream = session_stream(self._kind(assignment.eval_type), payload, exchange)
         message = self._adapter.compose(assignment, payload, self._surroundings(assignment))
         with self._prepared(assignment, exchange):
@@ -160,10 +160,12 @@ class SessionRunner:
         stream.close()
         return trailer.to_report(int(received_seconds * 1000))
 
-    def _run_module(self, name: str, assignment: Assignment, exchange: Exchange) -> exchange_pb2.Report:
+    def _run_module(
+        self, wanted: exchange_pb2.WorkerModule, assignment: Assignment, exchange: Exchange
+    ) -> exchange_pb2.Report:
         """Run a worker exchange. The module itself reports its exceptions to Spark; here they fail the exchange."""
-        uses_session = name.startswith(CONNECT_MODULES)
-        connections = SharedConnections(exchange) if uses_session else Connections(exchange)
+        shares = wanted.name.startswith(CONNECT_MODULES)
+        connections = (SharedConnections if shares else Connections)(exchange, wanted.opening)
         self._reported.error = None
         with contextlib.closing(connections):
             with (
@@ -173,7 +175,7 @@ class SessionRunner:
             ):
                 # PySpark sorts large RDDs in files there.
                 os.environ["SPARK_LOCAL_DIRS"] = tempfile.gettempdir()
-                module = load_module(name)
+                module = load_module(wanted.name)
                 if isinstance(connections, SharedConnections):
                     # It waits for Spark between the batches of its query, which the clock cannot see.
                     exchange.clock.stop()

@@ -16,9 +16,9 @@ class SharedConnections(Connections):
     the lock only once a batch has begun to arrive, so senders do not wait for the client.
     """
 
-    def __init__(self, batches: Batches) -> None:
+    def __init__(self, batches: Batches, opening: bytes = b"") -> None:
         """Start to receive. The thread ends with the client's last batch, an error or the process."""
-        super().__init__(batches)
+        super().__init__(batches, opening)
         self._changed = threading.Condition()
         self._error: UpdraftError | None = None
         threading.Thread(target=self._receive_all, name="worker-exchange", daemon=True).start()

@@ -85,18 +85,14 @@ final class FunctionToSign(
 
   def signed: SignedFunction = {
     val artifacts = SessionArtifact.ofAll(envelope.artifacts)
-    val now = System.currentTimeMillis()
-    val statement = Statement
-      .newBuilder()
-      .setOwner(owner)
-      .setIssuedAtMilliseconds(now)
-      .setExpiresAtMilliseconds(now + settings.lifetimeMilliseconds)
-      .setFunction(envelope.function(artifacts.map(_.listed)))
-      .setPayloadSha256(payloadSha256)
-      .setSchemaSha256(schemaSha256)
-      .addAllCommandSha256(commandsSha256.asJava)
-      .build()
-    val signedStatement = SigningKey.read(settings.keyFile).sign(statement)
+    val signedStatement = Signing.ofFunction(
+      settings,
+      owner,
+      envelope.function(artifacts.map(_.listed)),
+      payloadSha256,
+      schemaSha256,
+      commandsSha256
+    )
     new SignedFunction(signedStatement.toByteArray, envelope.artifacts)
   }
 

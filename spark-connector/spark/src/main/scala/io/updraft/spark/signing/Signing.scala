@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.signing
 
+import java.security.MessageDigest
+
+import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
+import com.google.protobuf.ByteString
 import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
 import org.apache.spark.sql.updraft.{FunctionArtifacts, PythonCall}
 
-import io.updraft.proto.v1.{Owner, SignedStatement, Statement}
+import io.updraft.proto.v1.{Owner, SessionFunction, SignedStatement, Statement}
 import io.updraft.spark.artifacts.SessionArtifact
 import io.updraft.spark.config.{SigningSettings, UdfSettings}
 import io.updraft.spark.reasons.FallbackReason
 
-/** Signing of a query's functions at planning time. */
+/** Signatures of a driver: of a query's functions at planning time, and of its Python workers. */
 object Signing {
 
   /** Return why the functions cannot be signed; None if they can be signed, or if the session does
@@ -27,15 +31,47 @@ object Signing {
   /** Return a signed statement without a function. From it, a pool can tell whether it knows the
     * session's key. Raise IllegalArgumentException if the key is unusable.
     */
-  def ofNoFunction(signing: SigningSettings, owner: Owner): SignedStatement = {
-    val now = System.currentTimeMillis()
-    val statement = Statement
+  def ofNoFunction(signing: SigningSettings, owner: Owner): SignedStatement =
+    signed(signing, owner, Statement.newBuilder())
+
+  /** Return a signed statement about a function. Raise IllegalArgumentException if the key is
+    * unusable.
+    *
+    * @param payloadSha256
+    *   digest of the payload that each exchange sends
+    * @param schemaSha256
+    *   digest of the header of the arguments' schema
+    * @param commandsSha256
+    *   digest of each pickled function
+    */
+  def ofFunction(
+      signing: SigningSettings,
+      owner: Owner,
+      function: SessionFunction,
+      payloadSha256: ByteString,
+      schemaSha256: ByteString,
+      commandsSha256: Iterable[ByteString]
+  ): SignedStatement = signed(
+    signing,
+    owner,
+    Statement
       .newBuilder()
+      .setFunction(function)
+      .setPayloadSha256(payloadSha256)
+      .setSchemaSha256(schemaSha256)
+      .addAllCommandSha256(commandsSha256.asJava)
+  )
+
+  def sha256(bytes: Array[Byte]): ByteString =
+    ByteString.copyFrom(MessageDigest.getInstance("SHA-256").digest(bytes))
+
+  private def signed(signing: SigningSettings, owner: Owner, statement: Statement.Builder) = {
+    val now = System.currentTimeMillis()
+    statement
       .setOwner(owner)
       .setIssuedAtMilliseconds(now)
       .setExpiresAtMilliseconds(now + signing.lifetimeMilliseconds)
-      .build()
-    SigningKey.read(signing.keyFile).sign(statement)
+    SigningKey.read(signing.keyFile).sign(statement.build())
   }
 
   /** Return the first artifact that the driver cannot read, and the reason. */

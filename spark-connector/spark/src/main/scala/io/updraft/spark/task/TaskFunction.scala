@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.task
 
-import java.security.MessageDigest
-
 import scala.jdk.CollectionConverters._
 
 import com.google.protobuf.{ByteString, UnsafeByteOperations}
@@ -21,7 +19,7 @@ import io.updraft.proto.v1.{
   SessionPayload
 }
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.signing.{AnnouncedFunction, FunctionToSign, UnsignedFunction}
+import io.updraft.spark.signing.{AnnouncedFunction, FunctionToSign, Signing, UnsignedFunction}
 import io.updraft.spark.task.once.CallOnce
 
 /** Function that the tasks of an operator call on a pool. It is made on the driver and serialized
@@ -139,9 +137,9 @@ object TaskFunction {
       signing,
       owner.build(),
       call.envelope,
-      commands(call.payload).map(command => sha256(command.toByteArray)),
-      sha256(payload),
-      sha256(Exchange.schemaHeader(schema))
+      commands(call.payload).map(command => Signing.sha256(command.toByteArray)),
+      Signing.sha256(payload),
+      Signing.sha256(Exchange.schemaHeader(schema))
     )
     // Sign once now, so that a failure to sign fails the query with the reason. A failure later,
     // when Spark serializes the function, would only fail a job.
@@ -154,9 +152,6 @@ object TaskFunction {
     val udfs = payload.getUdfsList.asScala.toSeq.flatMap(_.getCommandsList.asScala)
     (if (payload.hasUdtf) udfs :+ payload.getUdtf.getCommand else udfs).distinct
   }
-
-  private def sha256(bytes: Array[Byte]): ByteString =
-    ByteString.copyFrom(MessageDigest.getInstance("SHA-256").digest(bytes))
 }
 
 /** Function deployed with the pool.

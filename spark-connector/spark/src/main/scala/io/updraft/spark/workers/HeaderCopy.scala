@@ -33,10 +33,11 @@ private[workers] final class HeaderCopy(stream: InputStream) {
     value
   }
 
-  /** Copy bytes that follow their count. */
-  def block(): Unit = {
+  /** Copy bytes that follow their count, and return them. */
+  def block(): Array[Byte] = {
     val bytes = readBytes(count())
     out.write(bytes)
+    bytes
   }
 
   def text(): String = {

@@ -64,7 +64,6 @@ private[workers] final class WorkerExchange(
   /** Carry bytes in both directions until the exchange ends. */
   def carry(header: WorkerHeader): WorkerEnd = {
     replies = DaemonThread.start("updraft-worker-replies")(receive())
-    send(header.bytes)
     var isOpen = !header.hasLateService || sendLateService()
     while (isOpen && waitForReader()) isOpen = forward()
     if (!isOpen) cancel("Spark has closed the connection to its worker")

@@ -49,6 +49,10 @@ final case class BroadcastChanges(
   *   services of this process that the worker may call, with their secrets, by port or path
   * @param hasLateService
   *   true if the port or path of a further service follows the header
+  * @param command
+  *   pickled function, if it is part of the header and a worker of the driver runs it
+  * @param readsTaskData
+  *   true if the worker reads pickles that tasks have written
   * @param bytes
   *   start of the stream for a worker on the pool: without secrets, without broadcast variables,
   *   which travel as artifacts, and without local properties that a function may not see
@@ -61,6 +65,8 @@ final case class WorkerHeader(
     broadcasts: BroadcastChanges,
     services: Map[String, Option[String]],
     hasLateService: Boolean,
+    command: Option[Array[Byte]],
+    readsTaskData: Boolean,
     bytes: Array[Byte]
 )
 
@@ -69,6 +75,12 @@ object WorkerHeader {
   private val TaskModule = "pyspark.worker"
   private val PlanningModules = "pyspark.sql.worker."
   private val StreamingModules = "pyspark.sql.streaming."
+  private val TableFunctionModule = "pyspark.sql.worker.analyze_udtf"
+  private val LookupModule = "pyspark.sql.worker.lookup_data_sources"
+  private val CommitModules = Set(
+    "pyspark.sql.worker.commit_data_source_write",
+    "pyspark.sql.worker.python_streaming_sink_runner"
+  )
   private val StateModule = "pyspark.sql.streaming.transform_with_state_driver_worker"
   private val NoBroadcasts = BroadcastChanges(Map.empty, Set.empty, None)
   private type Services = Map[String, Option[String]]
@@ -92,38 +104,59 @@ object WorkerHeader {
     val copy = new HeaderCopy(stream)
     if (module == TaskModule) if (layout.isFramed) framed(copy, layout) else ofTask(copy, layout)
     else if (ConnectServer.servesModule(module)) ofSession(copy)
-    else if (!module.startsWith(PlanningModules) && !module.startsWith(StreamingModules))
+    else if (module.startsWith(PlanningModules)) ofPlanner(module, copy)
+    else if (module.startsWith(StreamingModules)) ofStream(module, copy)
+    else
       throw new UnsupportedOperationException(
         s"Updraft does not run the worker module $module: only $TaskModule and PySpark's modules for data " +
           "sources, table functions and streams run on a pool, without spark.python.worker.module"
       )
-    else {
-      val version = copy.text()
-      val (includes, changes) =
-        if (module.startsWith(PlanningModules)) (files(copy), broadcasts(copy))
-        else (Seq.empty, NoBroadcasts)
-      val isStateful = module == StateModule
-      if (isStateful) copy.block() // The pickled function.
-      WorkerHeader(version, None, None, includes, changes, Map.empty, isStateful, copy.bytes)
-    }
   }
 
-  /** Copy the version of Python, the id of the session, and the pickled function. */
+  /** Copy the version of Python, the id of the session, and the function. */
   private def ofSession(copy: HeaderCopy): WorkerHeader = {
     val version = copy.text()
     val session = copy.text()
-    copy.block()
-    WorkerHeader(
-      version,
-      None,
-      Some(session),
-      Seq.empty,
-      NoBroadcasts,
-      Map.empty,
-      false,
-      copy.bytes
+    val command = copy.block()
+    untasked(version, copy).copy(session = Some(session), command = Some(command))
+  }
+
+  private def ofPlanner(module: String, copy: HeaderCopy): WorkerHeader = {
+    val version = copy.text()
+    val includes = files(copy)
+    val changes = broadcasts(copy)
+    if (module == TableFunctionModule) copy.text(): Unit // The function's name.
+    val readsTaskData = CommitModules(module)
+    val command = if (readsTaskData || module == LookupModule) None else Some(copy.block())
+    untasked(version, copy).copy(
+      includes = includes,
+      broadcasts = changes,
+      command = command,
+      readsTaskData = readsTaskData
     )
   }
+
+  private def ofStream(module: String, copy: HeaderCopy): WorkerHeader = {
+    val version = copy.text()
+    val isStateful = module == StateModule
+    val includes = if (isStateful) Seq.empty else files(copy)
+    val command = copy.block()
+    untasked(version, copy)
+      .copy(includes = includes, command = Some(command), hasLateService = isStateful)
+  }
+
+  private def untasked(version: String, copy: HeaderCopy) = WorkerHeader(
+    version,
+    task = None,
+    session = None,
+    includes = Seq.empty,
+    broadcasts = NoBroadcasts,
+    services = Map.empty,
+    hasLateService = false,
+    command = None,
+    readsTaskData = false,
+    bytes = copy.bytes
+  )
 
   /** Read the port or the path of a service, and copy it. */
   def service(copy: HeaderCopy): String = {
@@ -151,7 +184,13 @@ object WorkerHeader {
     val includes = files(copy)
     val changes = broadcasts(copy)
     val state = stateServer(copy, layout)
-    WorkerHeader(version, Some(task), None, includes, changes, barrier ++ state, false, copy.bytes)
+    untasked(version, copy).copy(
+      task = Some(task),
+      includes = includes,
+      broadcasts = changes,
+      services = barrier ++ state,
+      readsTaskData = true
+    )
   }
 
   private def jsonTask(copy: HeaderCopy): (WorkerTask, Services) = {

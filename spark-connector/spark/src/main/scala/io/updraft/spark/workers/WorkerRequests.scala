@@ -8,6 +8,7 @@ import java.util.concurrent.atomic.AtomicLong
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
+import com.google.protobuf.ByteString
 import org.apache.spark.sql.updraft.{ArtifactFile, ArtifactRole, SparkInternals, UserVariables}
 import org.apache.spark.{SPARK_VERSION, SparkEnv}
 
@@ -16,6 +17,7 @@ import io.updraft.proto.v1
 import io.updraft.proto.v1.{ExchangeCommand, Limits, SessionFunction, SessionPayload, WorkerModule}
 import io.updraft.spark.artifacts.{Measured, SessionArtifact}
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
+import io.updraft.spark.signing.Signing
 import io.updraft.spark.task.TaskIdentities
 
 /** Request that opens a worker exchange. */
@@ -54,20 +56,42 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
       .putAllUserEnvironment(userVariables.asJava)
       .addAllArtifacts(artifacts.map(_.listed).asJava)
       .addAllPythonIncludes(header.includes.asJava)
+      .build()
+    val payload = SessionPayload
+      .newBuilder()
+      .setWorkerModule(
+        WorkerModule
+          .newBuilder()
+          .setName(process.workerModule)
+          .setOpening(ByteString.copyFrom(header.bytes))
+      )
+      .build()
+      .toByteString
+    val task = identity(header)
     val command = ExchangeCommand
       .newBuilder()
       .setProtocolVersion(Exchange.PROTOCOL_VERSION)
       .setSession(function)
-      .setPayload(payload.toByteString)
-      .setTask(identity(header))
+      .setPayload(payload)
+      .setTask(task)
       .setLimits(limits)
+    settings.signing.filter(_ => WorkerRequests.isSigned(header)).foreach { signing =>
+      val owner = task.getOwner.toBuilder
+      settings.connection.tenant.foreach(owner.setTenant)
+      command.setSignedStatement(Signing.ofFunction(
+        // This driver opens the exchange at once, and no other.
+        signing.copy(lifetimeMilliseconds =
+          math.min(signing.lifetimeMilliseconds, WorkerRequests.SignatureMilliseconds)
+        ),
+        owner.build(),
+        function,
+        Signing.sha256(payload.toByteArray),
+        Signing.sha256(Exchange.schemaHeader(StreamBatches.schema)),
+        header.command.map(Signing.sha256)
+      ))
+    }
     WorkerRequest(settings.clientOptions, command.build(), artifacts)
   }
-
-  private def payload = SessionPayload
-    .newBuilder()
-    .setWorkerModule(WorkerModule.newBuilder().setName(process.workerModule))
-    .build()
 
   private def identity(header: WorkerHeader): v1.TaskIdentity = {
     val owner = TaskIdentities.owner(header.session.orElse(session).getOrElse(""))
@@ -143,6 +167,12 @@ private[workers] object WorkerRequests {
   /** Variables that the shell of `updraft-python` sets by itself. */
   private val ShellVariables = Set("_", "SHLVL", "PWD", "OLDPWD")
 
+  /** Time for which a worker's signature is valid. The exchange may have to wait for a place. */
+  private val SignatureMilliseconds = 600000L
+
+  /** Id of the driver among the executors. */
+  private val Driver = "driver"
+
   private val planning = new AtomicLong
 
   /** Return the settings of the application, which has no session here. */
@@ -154,6 +184,13 @@ private[workers] object WorkerRequests {
       )
     )
   }
+
+  /** Return whether the driver, which has the key, signs the exchange. A signature says that the
+    * driver has introduced all code that the worker runs. Pickles from tasks may contain other
+    * code.
+    */
+  private def isSigned(header: WorkerHeader): Boolean =
+    !header.readsTaskData && SparkEnv.get.executorId == Driver
 
   /** Ask the pool for the version of its Python, as "major.minor". */
   def poolPython(): String = {

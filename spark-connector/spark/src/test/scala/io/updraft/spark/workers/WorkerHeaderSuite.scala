@@ -126,20 +126,67 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     assert(new String(header.bytes, UTF_8).endsWith("the rest"))
   }
 
-  test("a planner has no task") {
-    val planner = files(new Written().text("3.11")).toBytes
-    val header = read("4.3.0", planner, "pyspark.sql.worker.analyze_udtf")
-    assert(header.task.isEmpty && header.includes == Seq("lib.zip"))
-    assert(header.broadcasts.added.keySet == Set(5L, 9L))
+  private def planner = files(new Written().text("3.11"))
+  private def check(header: WorkerHeader, bytes: Array[Byte], command: Option[String]): Unit = {
+    assert(header.pythonVersion == "3.11" && header.task.isEmpty && header.services.isEmpty)
+    assert(header.command.map(new String(_, UTF_8)) == command)
+    assert(header.bytes.sameElements(bytes))
+  }
+  // What follows belongs to the stream.
+  private def continued(written: Written) = written.text("more").toBytes
+
+  test("the header of a planner ends with the function") {
+    def sent = new Written().text("3.11").text("/executor/files").int(1).text("lib.zip")
+      .boolean(false).int(0)
+    for (
+      module <- Seq(
+        "create_data_source",
+        "plan_data_source_read",
+        "data_source_pushdown_filters",
+        "write_into_data_source"
+      )
+    ) {
+      val header = read("4.3.0", continued(planner.text("pickled")), s"pyspark.sql.worker.$module")
+      check(header, sent.text("pickled").toBytes, Some("pickled"))
+      assert(header.includes == Seq("lib.zip") && header.broadcasts.added.keySet == Set(5L, 9L))
+      assert(!header.readsTaskData)
+    }
+    val named = continued(planner.text("name").text("pickled"))
+    val analysis = read("4.3.0", named, "pyspark.sql.worker.analyze_udtf")
+    check(analysis, sent.text("name").text("pickled").toBytes, Some("pickled"))
+    val lookup = read("4.3.0", continued(planner), "pyspark.sql.worker.lookup_data_sources")
+    check(lookup, sent.toBytes, None)
+    assert(!lookup.readsTaskData)
+  }
+
+  test("commits and tasks read what tasks have pickled") {
+    for (module <- Seq("commit_data_source_write", "python_streaming_sink_runner")) {
+      val header = read("4.3.0", continued(planner), s"pyspark.sql.worker.$module")
+      assert(header.readsTaskData && header.command.isEmpty)
+    }
+    val task = files(start.text(json(isBarrier = false))).int(0).settings().settings().toBytes
+    assert(read("4.2.0", task).readsTaskData)
+  }
+
+  test("the header of a stream ends with the function") {
+    val source = "pyspark.sql.streaming.python_streaming_source_runner"
+    def written = new Written().text("3.11").text("/files").int(1).text("lib.zip").text("pickled")
+    val header = read("4.3.0", continued(written), source)
+    check(header, written.toBytes, Some("pickled"))
+    assert(header.includes == Seq("lib.zip") && !header.hasLateService)
+    val state = "pyspark.sql.streaming.transform_with_state_driver_worker"
+    def stateful = new Written().text("3.11").text("pickled")
+    val ofState = read("4.3.0", continued(stateful), state)
+    check(ofState, stateful.toBytes, Some("pickled"))
+    assert(ofState.hasLateService)
   }
 
   test("a function of a Spark Connect session follows the session's id") {
     val module = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
-    val bytes = new Written().text("3.11").text("a session").text("pickled").toBytes
-    val header = read("4.3.0", bytes, module)
-    assert(header.pythonVersion == "3.11" && header.task.isEmpty && header.services.isEmpty)
-    assert(header.session.contains("a session"))
-    assert(header.bytes.sameElements(bytes))
+    def written = new Written().text("3.11").text("a session").text("pickled")
+    val header = read("4.3.0", continued(written), module)
+    check(header, written.toBytes, Some("pickled"))
+    assert(header.session.contains("a session") && !header.readsTaskData)
   }
 
   test("another stream is refused") {
@@ -153,7 +200,7 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     def bytes(write: Written => Written) =
       write(new Written().text("3.11").text("/files").int(0).boolean(true).int(2))
         .long(-8).long(5).toBytes
-    def planner(bytes: Array[Byte]) = read("4.3.0", bytes, "pyspark.sql.worker.create_data_source")
+    def planner(bytes: Array[Byte]) = read("4.3.0", bytes, "pyspark.sql.worker.lookup_data_sources")
 
     val byPort = planner(bytes(_.int(4711).text("hidden")))
     val decryption = Some("4711" -> Some("hidden"))
