@@ -19,6 +19,7 @@ from pyspark.sql.connect.session import SparkSession as Client
 from tests.e2e.applications.connect import CONNECT, listening_port
 from tests.support.spark import ENDPOINT, local_spark
 from tests.support.waiting import until
+from tests.workers.connect_attacks import ATTACKS
 from tests.workers.python_watch import PythonWatch
 from tests.workers.sides import LAUNCHER, PLUGIN
 from tests.workers.streams import VISITS, stream_of
@@ -134,7 +135,7 @@ def main(endpoint: str, directory: Path, names: Sequence[str], more: dict[str, s
         server = local_spark("connect", connector=False, conf=confs)
     client: Client = Client.builder.remote(f"sc://localhost:{listening_port(server)}").create()
     with PythonWatch(os.getpid()) as watch:
-        runs = {run.__name__: run for run in _SCENARIOS}
+        runs: dict[str, Callable[[Client, Path], Any]] = {run.__name__: run for run in (*_SCENARIOS, *ATTACKS)}
         found: dict[str, Any] = {name: runs[name](client, directory / name) for name in names}
         found["token of a task"] = token_of_a_task(server)
         found["pythons"] = watch.seen()

@@ -20,6 +20,7 @@ from tests.support.pool import LocalPool
 from tests.support.signing import new_signing
 from tests.workers import no_python
 from tests.workers.connect_application import BATCH_SECONDS, TOKEN
+from tests.workers.connect_attacks import ATTACKS
 
 _LONGEST_SECONDS = 240
 _EVERYDAY = ("batches", "failing_batch")
@@ -42,7 +43,7 @@ def outcome(
         check=False,
     )
     assert done.returncode == 0, done.stderr[-5000:]
-    return dict(json.loads(result.read_text()))
+    return {**json.loads(result.read_text()), "log": done.stderr}
 
 
 @pytest.mark.timeout(2 * _LONGEST_SECONDS)
@@ -73,3 +74,25 @@ def test_a_signed_function_runs_and_a_task_of_the_server_is_refused(tmp_path: Pa
     # The function's digest, with which an operator can revoke it.
     assert opened["signer"] == signing.driver.name
     assert len(opened["functions"]) == 1
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(2 * _LONGEST_SECONDS)
+def test_a_hostile_function_harms_only_its_own_query(tmp_path: Path) -> None:
+    names = [attack.__name__ for attack in ATTACKS]
+    with LocalPool(workers=3) as pool:
+        confs = {"spark.log.level": "WARN"}
+        found = outcome(pool.tcp_endpoint, tmp_path / "pool", [*names, "batches"], confs)
+    sockets = found["uses_the_socket_of_another_worker"]
+    assert (sockets["own"], sockets["another"]) == (["answered"], ["closed"])
+    reasons = {
+        "connects_to_another_port": "the worker asked to connect to 22, which Spark did not announce to it",
+        "lies_about_what_it_has_read": f"the pool reported {1 << 40} bytes as read",
+        "opens_too_many_connections": "the worker keeps 32 connections to Spark open, and asked for another one",
+        "replies_with_other_columns": "a reply of the worker exchange has other columns",
+        "writes_to_a_connection_that_is_not_open": "the worker wrote to connection 1000 without opening it",
+    }
+    for name, reason in reasons.items():
+        assert "Python worker exited unexpectedly" in found[name], found[name]
+        assert f"The worker on the pool failed: {reason}" in found["log"], name
+    assert [row[:3] for row in found["batches"]] == [[0, 3, 6], [1, 2, 9], [2, 1, 6]]

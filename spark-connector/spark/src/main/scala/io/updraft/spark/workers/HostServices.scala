@@ -60,7 +60,7 @@ private[workers] final class HostServices(
     val secret = synchronized(secrets.getOrElse(
       address,
       throw new IOException(
-        s"the worker asked to connect to $address, which Spark did not announce to it"
+        s"the worker asked to connect to ${address.take(HostServices.MostShown)}, which Spark did not announce to it"
       )
     ))
     if (!reserve()) {
@@ -145,6 +145,9 @@ private[workers] final class HostServices(
 
 private object HostServices {
   private val BufferBytes = 64 << 10
+
+  /** Maximum number of characters of a worker's text in an error. */
+  private val MostShown = 100
 
   /** Maximum number of open connections of one worker. State and barriers need one, and each Spark
     * Connect session that a function creates may need another.

@@ -13,6 +13,9 @@ import org.apache.arrow.vector.types.pojo.{ArrowType, Field, FieldType, Schema}
 /** Batches of a worker exchange: pieces of byte streams, as proto/README.md describes them. */
 private[workers] object StreamBatches {
 
+  /** Validity and values of each column, and the offsets of the second one. */
+  private val BufferCount = 7
+
   private def field(name: String, kind: ArrowType, isNullable: Boolean = false) =
     new Field(name, new FieldType(isNullable, kind, null), java.util.List.of())
 
@@ -46,22 +49,48 @@ private[workers] object StreamBatches {
     buffer.writerIndex(numbers.size * 4L)
   }
 
-  /** Return the pieces in a reply, which stays open. */
+  /** Return the pieces in a reply, which stays open. Check everything, because a function on the
+    * pool may have written the reply itself. Raise an IllegalStateException if it is malformed.
+    */
   def pieces(batch: ArrowRecordBatch): Seq[Piece] = {
     val buffers = batch.getBuffers
-    val (numbers, offsets, data, read) =
-      (buffers.get(1), buffers.get(3), buffers.get(4), buffers.get(6))
+    val rows = batch.getLength
+    check(
+      buffers.size == BufferCount && batch.getNodes.size == schema.getFields.size,
+      "has other columns"
+    )
+    val (numbers, validity, offsets) = (buffers.get(1), buffers.get(2), buffers.get(3))
+    val (data, read) = (buffers.get(4), buffers.get(6))
     val hasNulls = batch.getNodes.get(1).getNullCount > 0
-    (0 until batch.getLength).map { row =>
+    check(
+      rows >= 0 && holds(numbers, rows * 4L) && holds(read, rows * 8L) &&
+        (rows == 0 || holds(offsets, rows * 4L + 4)) && (!hasNulls || holds(
+          validity,
+          (rows + 7L) / 8
+        )),
+      s"is too short for $rows rows"
+    )
+    (0 until rows).map { row =>
       val start = offsets.getInt(row * 4L)
-      val isNull = hasNulls && (buffers.get(2).getByte(row / 8L) >> (row % 8) & 1) == 0
+      val end = offsets.getInt(row * 4L + 4)
+      val isNull = hasNulls && (validity.getByte(row / 8L) >> (row % 8) & 1) == 0
+      check(
+        start >= 0 && start <= end && holds(data, end.toLong),
+        s"has a value from $start to $end"
+      )
       Piece(
         numbers.getInt(row * 4L),
-        if (isNull) None
-        else Some(data.nioBuffer(start.toLong, offsets.getInt(row * 4L + 4) - start)),
+        if (isNull) None else Some(data.nioBuffer(start.toLong, end - start)),
         read.getLong(row * 8L)
       )
     }
+  }
+
+  private def holds(buffer: ArrowBuf, sizeBytes: Long): Boolean =
+    buffer.readableBytes() >= sizeBytes
+
+  private def check(isRight: Boolean, problem: String): Unit = if (!isRight) {
+    throw new IllegalStateException(s"a reply of the worker exchange $problem")
   }
 }
 

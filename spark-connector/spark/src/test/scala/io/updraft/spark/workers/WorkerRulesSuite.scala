@@ -3,13 +3,15 @@ package io.updraft.spark.workers
 
 import java.io.{ByteArrayInputStream, DataInputStream, IOException}
 import java.net.{InetAddress, ServerSocket}
-import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.{ByteBuffer, ByteOrder}
 import java.util.concurrent.LinkedBlockingQueue
 import java.util.concurrent.TimeUnit.SECONDS
 
+import scala.jdk.CollectionConverters._
 import scala.util.Using
 
+import org.apache.arrow.vector.ipc.message.{ArrowFieldNode, ArrowRecordBatch}
 import org.apache.spark.sql.updraft.SparkInternals
 import org.scalatest.funsuite.AnyFunSuite
 
@@ -157,6 +159,64 @@ class WorkerRulesSuite extends AnyFunSuite {
     val buffer = SparkInternals.allocator.buffer(size.toLong)
     buffer.setBytes(0, Array.tabulate(size)(_.toByte))
     buffer.writerIndex(size.toLong)
+  }
+
+  /** Make a reply with these buffers, and check it. */
+  private def pieces(
+      rows: Int,
+      nulls: Int,
+      buffers: Array[Byte]*
+  ): Seq[(Int, Option[String], Long)] = {
+    val made = buffers.map { bytes =>
+      val buffer = SparkInternals.allocator.buffer(bytes.length.toLong)
+      buffer.setBytes(0, bytes)
+      buffer.writerIndex(bytes.length.toLong)
+    }
+    val nodes = Seq(0, nulls, 0).map(new ArrowFieldNode(rows.toLong, _))
+    val reply =
+      try new ArrowRecordBatch(rows, nodes.asJava, made.asJava)
+      finally made.foreach(_.close())
+    Using.resource(reply)(StreamBatches.pieces(_).map { piece =>
+      (piece.connection, piece.data.map(UTF_8.decode(_).toString), piece.readBytes)
+    })
+  }
+
+  private def ints(values: Int*) = {
+    val bytes = ByteBuffer.allocate(4 * values.size).order(ByteOrder.LITTLE_ENDIAN)
+    values.foreach(bytes.putInt)
+    bytes.array()
+  }
+
+  test("a reply that a function has written itself cannot name other memory") {
+    val none = Array.empty[Byte]
+    val text = "abcdef".getBytes(UTF_8)
+    val (numbers, offsets, read) = (ints(0, 1), ints(0, 2, 6), ints(3, 0, 4, 0))
+    assert(
+      pieces(2, 0, none, numbers, none, offsets, text, none, read) ==
+        Seq((0, Some("ab"), 3L), (1, Some("cdef"), 4L))
+    )
+    assert(
+      pieces(2, 1, none, numbers, Array[Byte](2), offsets, text, none, read) ==
+        Seq((0, None, 3L), (1, Some("cdef"), 4L))
+    )
+    assert(pieces(0, 0, none, none, none, none, none, none, none).isEmpty)
+    Seq[() => Any](
+      () => pieces(2, 0, none, numbers, none, offsets, text, none),
+      () => pieces(2, 0, none, numbers, none, offsets, text, none, read, none),
+      () => pieces(3, 0, none, numbers, none, offsets, text, none, read),
+      () => pieces(Int.MaxValue, 0, none, numbers, none, offsets, text, none, read),
+      () => pieces(-1, 0, none, numbers, none, offsets, text, none, read),
+      () => pieces(2, 1, none, numbers, none, offsets, text, none, read),
+      () => pieces(2, 0, none, numbers, none, ints(0, 2), text, none, read),
+      () => pieces(2, 0, none, numbers, none, ints(0, 2, 7), text, none, read),
+      () => pieces(2, 0, none, numbers, none, ints(0, 2, 1), text, none, read),
+      () => pieces(2, 0, none, numbers, none, ints(-4, 2, 6), text, none, read),
+      () => pieces(2, 0, none, numbers, none, ints(0, Int.MinValue, 6), text, none, read)
+    ).foreach { made =>
+      val e = intercept[IllegalStateException](made())
+      assert(e.getMessage.startsWith("a reply of the worker exchange"))
+    }
+    assert(SparkInternals.allocator.getAllocatedMemory == 0)
   }
 
   test("a worker cannot report more, or less, than it can have read") {
