@@ -32,8 +32,9 @@ class WorkerExchange(Exchange):
     schema = SCHEMA
 
     def _command(self, function: Callable[[Any], Any], artifacts: Any) -> ExchangeCommand:
-        self._stream = _task(function)
-        return session_command(0, [], worker_module=WorkerModule(name="pyspark.worker"), artifacts=artifacts)
+        opening, *self._stream = _task(function)
+        module = WorkerModule(name="pyspark.worker", opening=opening)
+        return session_command(0, [], worker_module=module, artifacts=artifacts)
 
     def ask(self) -> str:
         """Run the task and return the function's answer; raises BrokenExchangeError."""
