@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Benchmark of Spark's own Python workers, on stock and on a pool.
 
-It prints seconds per job and per state call, then the memory of the JVM and of its child processes. The two sides take
-turns, each with a new JVM for each turn. Every case runs a few times before it is measured.
+It prints the time and the CPU time of each job, the memory of the JVM and of its child processes, and the time of one call
+of the state. The two sides take turns, each with a new JVM for each turn. Every case runs a few times before it is measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -31,6 +33,7 @@ from tests.workers.sides import LAUNCHER, PLUGIN
 _ROWS = 1_000_000
 _KEYS = 200
 _CALLS = 20
+_TRANSFORMED = "transformed"
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -63,11 +66,11 @@ def data_source(spark: SparkSession) -> None:
     assert spark.read.format("numbers").load().count() == _ROWS // 10
 
 
-def _stream(spark: SparkSession, name: str, mapped: Callable[[Any], Any]) -> None:
+def _stream(spark: SparkSession, name: str, mapped: Callable[[Any], Any], sink: str = "noop") -> None:
     with tempfile.TemporaryDirectory() as directory:
         spark.range(0, _KEYS * 10, 1, 1).selectExpr(f"id % {_KEYS} AS key").write.parquet(f"{directory}/input")
         grouped = spark.readStream.schema("key long").parquet(f"{directory}/input").groupBy("key")
-        query = mapped(grouped).writeStream.format("noop").outputMode("update").queryName(name)
+        query = mapped(grouped).writeStream.format(sink).outputMode("update").queryName(name)
         query.option("checkpointLocation", f"{directory}/state").trigger(availableNow=True).start().awaitTermination()
 
 
@@ -84,27 +87,84 @@ def pandas_with_state(spark: SparkSession) -> None:
 
 
 class _Calls(StatefulProcessor):
+    """Calls of the state for each key, which it times."""
+
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._value = handle.getValueState("value", "n long")
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], _timers: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
+        began = time.perf_counter()
         for number in range(_CALLS):
-            self._value.update((number,))
-        yield pd.DataFrame({"key": [key[0]]})
+            self._call(number)
+        yield pd.DataFrame({"key": [key[0]], "call_ms": [(time.perf_counter() - began) * 1000 / _CALLS]})
+
+    def _call(self, number: int) -> None:
+        self._value.update((number,))
 
     def close(self) -> None:
         pass
 
 
-def transform_with_state(spark: SparkSession) -> None:
+class _Reads(_Calls):
+    def _call(self, number: int) -> None:
+        self._value.exists()
+
+
+class _Counts(_Calls):
+    """Count of a key's rows, as most processors keep one: three calls for each key."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], _timers: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
+        (before,) = self._value.get() if self._value.exists() else (0,)
+        self._value.update((before + sum(map(len, rows)),))
+        yield pd.DataFrame({"key": [key[0]], "call_ms": [0.0]})
+
+
+def _transform(spark: SparkSession, processor: StatefulProcessor) -> None:
     _stream(
         spark,
-        "transform",
-        lambda grouped: grouped.transformWithStateInPandas(_Calls(), "key long", "update", "none"),
+        _TRANSFORMED,
+        lambda grouped: grouped.transformWithStateInPandas(processor, "key long, call_ms double", "update", "none"),
+        "memory",
     )
 
 
-CASES = (rdd_map, data_source, pandas_with_state, transform_with_state)
+def transform_with_state(spark: SparkSession) -> None:
+    _transform(spark, _Calls())
+
+
+def transform_that_reads(spark: SparkSession) -> None:
+    _transform(spark, _Reads())
+
+
+def transform_that_counts(spark: SparkSession) -> None:
+    _transform(spark, _Counts())
+
+
+CASES = (
+    rdd_map,
+    data_source,
+    pandas_with_state,
+    transform_with_state,
+    transform_that_reads,
+    transform_that_counts,
+)
+_TIMED = {transform_with_state: "A change", transform_that_reads: "A read"}
+"""Cases whose calls of the state are timed."""
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of the benchmark so far: Spark with its workers, and the pool."""
+    parent = psutil.Process(os.getppid())
+    spent = 0.0
+    for process in [parent, *parent.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            spent += sum(process.cpu_times()[:4])
+    return spent
+
+
+def _call_ms(spark: SparkSession) -> float:
+    """Return the median over the keys of the time of one call."""
+    return float(spark.table(_TRANSFORMED).selectExpr("median(call_ms)").collect()[0][0])
 
 
 def _memory_mib(spark: SparkSession) -> dict[str, float]:
@@ -119,28 +179,38 @@ def _memory_mib(spark: SparkSession) -> dict[str, float]:
     return {name: size / (1 << 20) for name, size in sizes.items()}
 
 
-def measure(endpoint: str, runs: int, warm: int) -> dict[str, dict[str, float]]:
-    """Return the median `seconds` of each case and the memory in `mib` at the end; an empty endpoint means stock."""
+def measure(
+    endpoint: str, cases: Sequence[Callable[[SparkSession], None]], runs: int, warm: int
+) -> dict[str, dict[str, float]]:
+    """Return the medians of each case's `seconds`, `cpu` seconds and milliseconds of a `call`, and memory in `mib`.
+
+    An empty endpoint means stock.
+    """
     confs = {"spark.sql.streaming.stateStore.providerClass": _PROVIDER, "spark.sql.shuffle.partitions": "2"}
     if endpoint:
         confs |= {ENDPOINT: endpoint, "spark.plugins": PLUGIN}
     spark = local_spark("bench", connector=bool(endpoint), conf=confs, python=LAUNCHER if endpoint else PYTHON)
-    medians = {}
-    for case in CASES:
-        seconds = []
+    found: dict[str, dict[str, float]] = {"seconds": {}, "cpu": {}, "call": {}}
+    for case in cases:
+        seconds, cpu, calls = [], [], []
         for _ in range(warm + runs):
-            began = time.monotonic()
+            began, spent = time.monotonic(), _cpu_seconds()
             case(spark)
             seconds.append(time.monotonic() - began)
-        medians[case.__name__] = statistics.median(seconds[warm:])
-    mib = _memory_mib(spark)
+            cpu.append(_cpu_seconds() - spent)
+            if case in _TIMED:
+                calls.append(_call_ms(spark))
+        for kind, values in (("seconds", seconds), ("cpu", cpu), ("call", calls)):
+            if values:
+                found[kind][case.__name__] = statistics.median(values[warm:])
+    found["mib"] = _memory_mib(spark)
     spark.stop()
-    return {"seconds": medians, "mib": mib}
+    return found
 
 
 def _turn(endpoint: str, options: argparse.Namespace) -> dict[str, dict[str, float]]:
     command = [str(PYTHON), "-m", "tests.programs.bench.python_workers", "--runs", str(options.runs)]
-    command += ["--warm", str(options.warm), "--side", endpoint]
+    command += ["--warm", str(options.warm), "--side", endpoint, "--cases", *options.cases]
     done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
     measured: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
     return measured
@@ -148,31 +218,39 @@ def _turn(endpoint: str, options: argparse.Namespace) -> dict[str, dict[str, flo
 
 def main() -> None:
     """Print a table of the sides' medians over all turns, and their ratio."""
+    names = {case.__name__: case for case in CASES}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="measured runs of a case in a turn")
     parser.add_argument("--warm", type=int, default=2, help="runs of a case before those")
     parser.add_argument("--turns", type=int, default=3, help="JVM starts of each side")
     parser.add_argument("--unix", action="store_true", help="reach the pool through its Unix socket")
+    parser.add_argument("--cases", nargs="+", choices=names, default=[*names], help="cases to run")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    cases = [names[name] for name in options.cases]
     if options.side is not None:
-        json.dump(measure(options.side, options.runs, options.warm), sys.stdout)
+        json.dump(measure(options.side, cases, options.runs, options.warm), sys.stdout)
         return
     with LocalPool(workers=2) as pool:
         endpoint = pool.unix_endpoint if options.unix else pool.tcp_endpoint
         turns = [(_turn("", options), _turn(endpoint, options)) for _ in range(options.turns)]
-    print("| case | stock, s | pool, s | pool / stock |\n| --- | ---: | ---: | ---: |")
-    for case in CASES:
-        stock, ours = (statistics.median(turn[side]["seconds"][case.__name__] for turn in turns) for side in (0, 1))
-        print(f"| {case.__name__} | {stock:.3f} | {ours:.3f} | {ours / stock:.2f} |")
+
+    def medians(kind: str, name: str) -> tuple[float, float]:
+        stock, ours = (statistics.median(turn[side][kind][name] for turn in turns) for side in (0, 1))
+        return stock, ours
+
+    print("| case | stock, s | pool, s | pool / stock | CPU of stock, s | CPU of pool, s |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for name in options.cases:
+        (stock, ours), (stock_cpu, our_cpu) = medians("seconds", name), medians("cpu", name)
+        print(f"| {name} | {stock:.3f} | {ours:.3f} | {ours / stock:.2f} | {stock_cpu:.2f} | {our_cpu:.2f} |")
     for part in ("heap", "buffers", "processes"):
-        stock, ours = (statistics.median(turn[side]["mib"][part] for turn in turns) for side in (0, 1))
-        print(f"| {part}, MiB | {stock:.1f} | {ours:.1f} | |")
-    extra = 1000 / (_KEYS * _CALLS)
-    call = [
-        statistics.median(turn[side]["seconds"]["transform_with_state"] for turn in turns) * extra for side in (0, 1)
-    ]
-    print(f"\nA call of the state takes at most {call[0]:.2f} ms on stock and {call[1]:.2f} ms on the pool.")
+        stock, ours = medians("mib", part)
+        print(f"| {part}, MiB | {stock:.1f} | {ours:.1f} | | | |")
+    for case, what in _TIMED.items():
+        if case in cases:
+            stock, ours = medians("call", case.__name__)
+            print(f"\n{what} of the state takes {stock:.3f} ms on stock and {ours:.3f} ms on the pool.")
 
 
 if __name__ == "__main__":

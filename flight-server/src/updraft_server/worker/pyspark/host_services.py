@@ -38,9 +38,13 @@ class HostSocket:
 
     def makefile(self, _mode: str, _buffering: int = _BUFFER_BYTES) -> io.BufferedRWPair:
         """Return the connection as a buffered binary file."""
-        assert self._number is not None, "the socket is not connected"
-        stream = ByteStream(self._connections, self._number)
+        stream = self._stream
         return io.BufferedRWPair(stream, stream, _BUFFER_BYTES)
+
+    @property
+    def _stream(self) -> ByteStream:
+        assert self._number is not None, "the socket is not connected"
+        return ByteStream(self._connections, self._number)
 
     def settimeout(self, _seconds: float | None) -> None:
         """Do nothing: the exchange has its own limits."""
@@ -53,6 +57,17 @@ class HostSocket:
         if self._number is not None:
             self._connections.end(self._number)
             self._number = None
+
+
+class StateSocket(HostSocket):
+    """Stand-in for the socket to the state server."""
+
+    def makefile(self, _mode: str, _buffering: int = _BUFFER_BYTES) -> io.BufferedRWPair:
+        """Return the connection as a file that collects requests."""
+        # Only transformWithState needs PySpark's messages, and they need a matching version of protobuf.
+        from updraft_server.worker.pyspark.state_calls import StateFile
+
+        return StateFile(self._stream)
 
 
 class HostServices:
@@ -91,7 +106,7 @@ class HostServices:
         stock = module.socket
 
         def new_socket(*arguments: Any) -> Any:
-            return stock.socket(*arguments) if self._connections is None else HostSocket(self._connections)
+            return stock.socket(*arguments) if self._connections is None else StateSocket(self._connections)
 
         patched = types.ModuleType(stock.__name__, stock.__doc__)
         patched.__dict__.update(stock.__dict__, socket=new_socket)

@@ -23,7 +23,7 @@ private[workers] final class HostServices(
     known: Map[String, Option[String]]
 ) extends AutoCloseable with Logging {
   private val secrets = mutable.Map(known.toSeq: _*)
-  private val connections = mutable.Map.empty[Int, LoopbackConnection]
+  private val connections = mutable.Map.empty[Int, ServiceConnection]
   private var isClosed = false
 
   /** Number of connections that have a thread. */
@@ -70,8 +70,10 @@ private[workers] final class HostServices(
     }
     opened = number
     val connection =
-      try Some(new LoopbackConnection(Handshake.connect(process, address, secret)))
-      catch {
+      try {
+        val channel = Handshake.connect(process, address, secret)
+        Some(new ServiceConnection(new LoopbackConnection(channel)))
+      } catch {
         case NonFatal(e) =>
           logWarning(s"A worker cannot connect to $address: $e")
           None
@@ -87,7 +89,7 @@ private[workers] final class HostServices(
 
   private def serve(
       number: Int,
-      connection: Option[LoopbackConnection],
+      connection: Option[ServiceConnection],
       answer: ByteBuffer => Boolean
   ): Unit =
     try {
@@ -107,7 +109,7 @@ private[workers] final class HostServices(
   /** Send what a service writes to the worker. */
   private def forward(
       number: Int,
-      from: LoopbackConnection,
+      from: ServiceConnection,
       answer: ByteBuffer => Boolean
   ): Unit = {
     val buffer = ByteBuffer.allocate(HostServices.BufferBytes)
@@ -124,12 +126,12 @@ private[workers] final class HostServices(
   }
 
   /** Close a connection that the service has closed. Its thread tells the worker. */
-  private def lose(number: Int, connection: LoopbackConnection, cause: Throwable): Unit = {
+  private def lose(number: Int, connection: ServiceConnection, cause: Throwable): Unit = {
     logDebug(s"connection $number of a worker to Spark is lost: $cause")
     end(number, connection)
   }
 
-  private def end(number: Int, connection: LoopbackConnection): Unit = {
+  private def end(number: Int, connection: ServiceConnection): Unit = {
     synchronized(connections.remove(number)): Unit
     connection.close()
   }

@@ -18,9 +18,12 @@ private[workers] final class LoopbackConnection(channel: SocketChannel) extends 
   private var unread = ByteBuffer.allocate(0)
 
   /** Wait for bytes, and copy as many as fit. Return the number of bytes, -1 at the end of the
-    * stream, or 0 after [[wake]].
+    * stream, or 0 after [[wake]] or when the time is over.
+    *
+    * @param milliseconds
+    *   time to wait; 0 means no limit
     */
-  def read(target: ByteBuffer): Int =
+  def read(target: ByteBuffer, milliseconds: Long = 0): Int =
     if (unread.hasRemaining) {
       val count = math.min(unread.remaining(), target.remaining())
       target.put(unread.duplicate().limit(unread.position() + count)): Unit
@@ -30,7 +33,7 @@ private[workers] final class LoopbackConnection(channel: SocketChannel) extends 
       val count = channel.read(target)
       if (count != 0) count
       else {
-        readable.select(): Unit
+        readable.select(milliseconds): Unit
         val woken = readable.selectedKeys().isEmpty
         readable.selectedKeys().clear()
         if (woken) 0 else channel.read(target)

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.workers
+
+import java.nio.ByteBuffer
+
+/** Connection of a worker to a service of this process. One thread reads, and one other thread
+  * writes.
+  *
+  * A worker may send several requests to the state server in one piece. The server writes each
+  * answer on its own. A read waits for all of them, so that they travel to the worker in one batch.
+  */
+private[workers] final class ServiceConnection(connection: LoopbackConnection)
+    extends AutoCloseable {
+
+  /** Bytes that the service has written. Only the reader changes this. */
+  @volatile private var readBytes = 0L
+
+  /** Bytes that the service will at least have written after it has answered all requests. Only the
+    * writer changes this.
+    */
+  @volatile private var dueBytes = 0L
+
+  /** Write a piece of the worker's stream. */
+  def write(piece: ByteBuffer): Unit = {
+    val requests = ServiceConnection.requestsIn(piece.duplicate())
+    dueBytes = math.max(dueBytes, readBytes) + requests * ServiceConnection.LeastAnswerBytes
+    connection.write(piece)
+  }
+
+  /** Wait for bytes, and copy as many as fit. While answers are missing, wait for those too, but not
+    * long. Return the number of bytes, or -1 at the end of the stream.
+    */
+  def read(target: ByteBuffer): Int = {
+    var count = more(target, 0)
+    if (count <= 0) count
+    else {
+      var total = 0
+      while (count > 0) {
+        total += count
+        count =
+          if (target.hasRemaining && readBytes < dueBytes)
+            more(target, ServiceConnection.MostMilliseconds)
+          else 0
+      }
+      total
+    }
+  }
+
+  private def more(target: ByteBuffer, milliseconds: Long): Int = {
+    val count = connection.read(target, milliseconds)
+    if (count > 0) readBytes += count
+    count
+  }
+
+  override def close(): Unit = connection.close()
+}
+
+private[workers] object ServiceConnection {
+
+  /** Version in front of a request to the state server. */
+  private val Version = 0
+
+  /** An answer is at least its length. */
+  private val LeastAnswerBytes = 4L
+
+  /** Time without a further answer after which the worker gets those that are there. */
+  private val MostMilliseconds = 5L
+
+  /** Return the number of requests to the state server of which a piece consists, or 0 if it is
+    * anything else.
+    */
+  private[workers] def requestsIn(piece: ByteBuffer): Int = {
+    var count = 0
+    while (piece.remaining() >= 8) {
+      val version = piece.getInt()
+      val size = piece.getInt()
+      if (version != Version || size < 0 || size > piece.remaining()) return 0
+      piece.position(piece.position() + size): Unit
+      count += 1
+    }
+    if (piece.hasRemaining) 0 else count
+  }
+}
