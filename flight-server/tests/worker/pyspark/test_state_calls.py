@@ -51,8 +51,8 @@ class StateServer:
         self.fails_at: Call | None = None
         self.says: bytes | None = None
         self.hangs_up_at: Call | None = None
-        self._values: dict[str, bytes] = {}
-        self._rows = bytearray()
+        self._values: dict[tuple[bytes, str], bytes] = {}
+        self._key = b""
         self._answers = bytearray()
         self._unanswered_bytes = 0
         self._has_ended = False
@@ -91,14 +91,20 @@ class StateServer:
             failed = messages.StateResponse(statusCode=1, errorMessage="no such luck")
             self._answers += framed(failed.SerializeToString()) if self.says is None else self.says
         elif not is_followed_by_arrow(message, call):
-            self._answers += framed(self._answer(message.stateVariableRequest.valueStateCall, call[-1]))
+            self._answers += framed(self._answer(message, call[-1]).SerializeToString())
 
-    def _answer(self, request: Any, method: str) -> bytes:
-        if method == "valueStateUpdate":
-            self._values[request.stateName] = request.valueStateUpdate.value
+    def _answer(self, message: Any, method: str) -> Any:
+        request = message.stateVariableRequest.valueStateCall
+        at = self._key, request.stateName
+        if method == "setImplicitKey":
+            self._key = message.implicitGroupingKeyRequest.setImplicitKey.key
+        elif method == "valueStateUpdate":
+            self._values[at] = request.valueStateUpdate.value
         elif method == "get":
-            return messages.StateResponse(value=self._values[request.stateName]).SerializeToString()
-        return b""
+            return messages.StateResponse(value=self._values.get(at, b""))
+        elif method == "exists" and at not in self._values:
+            return messages.StateResponse(statusCode=2, errorMessage="no value")
+        return messages.StateResponse()
 
     def take(self) -> RequestBatch | None:
         if not self._answers:
@@ -249,6 +255,56 @@ def test_rows_of_a_list_in_arrow_follow_their_request(task: StatefulProcessorApi
         assert task._receive_proto_message()[0] == 0
     assert server.calls[1:] == [_UPDATE, ("stateVariableRequest", "listStateCall", "appendList")]
     finish(task)
+
+
+def count(client: StatefulProcessorApiClient, key: str) -> int:
+    """Count the calls for a key, as most processors do."""
+    client.set_implicit_key((key,))
+    value = value_of(client)
+    (before,) = (value.get("v") or (0,)) if value.exists("v") else (0,)
+    value.update("v", (before + 1,))
+    return int(before)
+
+
+def test_reads_that_follow_each_other_travel_together(task: StatefulProcessorApiClient, server: StateServer) -> None:
+    assert [count(task, key) for key in "aab"] == [0, 1, 0]
+    assert [count(task, key) for key in "ab"] == [2, 1]
+    before = len(server.sent)
+    assert [count(task, key) for key in "ab"] == [3, 2]
+    assert len(server.sent) == before + 2
+    finish(task)
+
+
+def test_a_read_that_was_sent_ahead_is_dropped_after_a_change(
+    task: StatefulProcessorApiClient, server: StateServer
+) -> None:
+    value = value_of(task)
+    assert [count(task, key) for key in "aa"] == [0, 1]
+    assert value.exists("v")
+    assert server.calls[-1] == _GET
+    value.update("v", (7,))
+    assert value.get("v") == (7,)
+    assert [count(task, key) for key in "ab"] == [7, 0]
+    finish(task)
+
+
+def test_an_answer_that_no_function_wants_may_be_large_or_an_error(
+    task: StatefulProcessorApiClient, server: StateServer
+) -> None:
+    strings = ValueStateClient(task, StructType([StructField("s", StringType())]))
+    strings.update("v", ("x" * 2 * MOST_ANSWER_BYTES,))
+    assert strings.exists("v")
+    assert strings.get("v") == ("x" * 2 * MOST_ANSWER_BYTES,)
+    assert strings.exists("v")
+    strings.update("v", ("y",))
+    for _ in range(2):
+        assert strings.exists("v")
+        assert strings.get("v") == ("y",)
+    strings.update("v", ("z",))
+    server.fails_at = _GET
+    assert strings.exists("v")
+    with pytest.raises(PySparkRuntimeError, match="^Error getting value state: no such luck$"):
+        finish(task)
 
 
 @pytest.mark.parametrize("call", _CALLS)

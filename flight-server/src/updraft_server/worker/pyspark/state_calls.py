@@ -3,15 +3,19 @@
 
 PySpark writes a request and waits for its answer. The server reads one request after the other and answers in order. Most
 requests change the state, and their answer only says that this has worked. `StateFile` collects such requests, sends
-many of them at once, and reads their answers later: before it returns the answer to a request that reads the state. The
-last request of a task is such a request, so the task cannot succeed before all answers have been checked.
+many of them at once, and reads their answers later: before it returns the answer to any other request. The last request
+of a task is another one, so the task cannot succeed before all answers have been checked.
+
+Processors read the same variables for each key: `exists` and then `get`, say. After a read, `StateFile` sends the reads
+that followed it the last time along with it, so they need no round trip of their own. It drops their answers if the
+processor does something else.
 """
 
 import io
 import struct
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 from pyspark.errors import PySparkRuntimeError
@@ -27,19 +31,23 @@ Call = tuple[str, ...]
 
 MOST_BYTES = 8 * 1024
 """Bytes of requests that may lack an answer. The server's buffer and each socket's buffer hold as much, so sending
-never waits for the server, and the server never waits for this side to read its answers, which are smaller."""
+never waits for the server."""
 
 SEND_BYTES = MOST_BYTES // 2
 """Bytes of collected requests that are sent without waiting for a reason. The server works while more are collected."""
 
 MOST_ANSWER_BYTES = 1024 * 1024
-"""Size of the largest answer that can belong to a collected request. Longer ones are not the server's."""
+"""Size of the largest answer to a collected request: room for the text of an error."""
+
+MOST_AHEAD = 8
+"""Reads that are sent along with another one."""
 
 _BUFFER_BYTES = 64 * 1024
 _VERSION = 0
 _HEADER = struct.Struct("!ii")
 _LENGTH = struct.Struct("!i")
 _SUCCESS = _LENGTH.pack(0)  # An empty StateResponse, whose status is 0.
+_NO_VALUE = 2  # Status of `exists` if there is no value.
 
 _VARIABLE = "stateVariableRequest"
 _VALUE, _LIST, _MAP = (_VARIABLE, "valueStateCall"), (_VARIABLE, "listStateCall"), (_VARIABLE, "mapStateCall")
@@ -63,12 +71,15 @@ PROBLEMS: Mapping[Call, str] = {
 }
 """Requests that may be collected, with the start of PySpark's error. PySpark waits for the answer to all others."""
 
+_READS = ((*_VALUE, "exists"), (*_VALUE, "get"))
+_UNUSED = "Error getting value state"
+
 
 class StateFile(io.BufferedRWPair):
     """File of a connection to the state server, as PySpark's client uses it: write, flush, read.
 
-    It collects requests only while their failure means that the server has ended, so that no function could have gone
-    on after it: once the processor has been initialized, and until it deletes a state variable.
+    It changes the order of waiting only while a failed change means that the server has ended, so that no function
+    could have gone on after it: once the processor has been initialized, and until it deletes a state variable.
     """
 
     def __init__(self, stream: ByteStream) -> None:
@@ -77,9 +88,11 @@ class StateFile(io.BufferedRWPair):
         self._is_large = False  # Whether the start of what was written is already on its way.
         self._collected = bytearray()
         self._collected_problems: list[str] = []
-        self._due: deque[str] = deque()  # Problems of the requests whose answer is on its way.
+        self._due: deque[str] = deque()  # Problems of the answers that PySpark does not read, oldest first.
+        self._ahead: deque[bytes] = deque()  # Reads that were sent ahead. Their answers come after those.
         self._sent_bytes = 0  # Since the server has last answered everything.
-        self._success = b""  # Rest of an answer to a request that was collected.
+        self._success = b""  # Rest of the answer to a collected request.
+        self._reads = _ReadOrder()
         self._is_initialized = False
         self._has_removed = False
         self._failure: Exception | None = None
@@ -91,8 +104,7 @@ class StateFile(io.BufferedRWPair):
             return super().write(view)
         self._written += view
         if len(self._written) > MOST_BYTES:
-            self._send_collected()
-            self._check_answers()
+            self._settle()
             super().write(self._written)
             self._written.clear()
             self._is_large = True
@@ -100,22 +112,30 @@ class StateFile(io.BufferedRWPair):
 
     def flush(self) -> None:
         """Collect or send the request. Raise PySparkRuntimeError or EOFError if an earlier one has failed."""
-        request, self._written = self._written, bytearray()
+        request, self._written = bytes(self._written), bytearray()
         if self._is_large or not request:
             self._is_large = False
             super().flush()
             return
         message = _parsed(request)
-        call = () if message is None else _call(message)
-        if self._may_collect(message, call):
-            self._collect(request, PROBLEMS[call])
+        if message is None:
+            # It may be anything, such as a table in Arrow.
+            self._settle()
+            self._send(request)
             return
-        self._is_initialized |= call == _START and _initializes(message)
-        self._has_removed |= call == _REMOVAL
-        if not call or len(self._collected) + len(request) > MOST_BYTES:
-            self._send_collected()
-            self._check_answers()
-        self._send_collected(request)
+        call, innermost = _call(message)
+        is_free = self._is_initialized and not self._has_removed
+        if is_free and call in PROBLEMS and _has_rows(innermost):
+            self._reads.interrupt()
+            self._collect(request, PROBLEMS[call])
+        elif is_free and call in _READS:
+            self._reads.add(request)
+            self._read(request)
+        else:
+            self._reads.interrupt()
+            self._is_initialized |= call == _START and innermost.state == StateMessage_pb2.INITIALIZED
+            self._has_removed |= call == _REMOVAL
+            self._send(request)
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read bytes of an answer. Raise PySparkRuntimeError or EOFError if an earlier request has failed."""
@@ -128,30 +148,42 @@ class StateFile(io.BufferedRWPair):
         self._check_answers()
         return super().read(size)
 
-    def _may_collect(self, message: "StateMessage_pb2.StateRequest | None", call: Call) -> bool:
-        is_known = self._is_initialized and not self._has_removed and call in PROBLEMS
-        return is_known and message is not None and _is_whole(message, call)
-
-    def _collect(self, request: bytearray, problem: str) -> None:
-        if self._failure is not None:
-            raise self._failure
+    def _collect(self, request: bytes, problem: str) -> None:
+        self._raise_failure()
+        self._drop_ahead()
         if len(self._collected) + len(request) > MOST_BYTES:
-            self._send_collected()
+            self._send(b"")
         self._collected += request
         self._collected_problems.append(problem)
         if len(self._collected) >= SEND_BYTES:
-            self._send_collected()
+            self._send(b"")
         self._success = _SUCCESS
 
-    def _send_collected(self, request: bytes | bytearray = b"") -> None:
-        """Send the collected requests, and one whose answer PySpark reads itself."""
-        if self._failure is not None:
-            raise self._failure
-        data = self._collected + request
-        if not self._due:
-            self._sent_bytes = 0
-        elif self._sent_bytes + len(data) > MOST_BYTES:
+    def _read(self, request: bytes) -> None:
+        self._raise_failure()
+        if self._ahead and self._ahead[0] == request:
+            self._ahead.popleft()
+            return
+        following = list(self._reads.after(request))
+        self._send(request, following)
+        self._ahead += following
+
+    def _settle(self) -> None:
+        """Send the collected requests and wait until the server has nothing left to do."""
+        self._send(b"")
+        self._check_answers()
+
+    def _send(self, request: bytes, following: Sequence[bytes] = ()) -> None:
+        """Send the collected requests, then one whose answer PySpark reads, then those that are sent ahead."""
+        self._raise_failure()
+        self._drop_ahead()
+        own = request + b"".join(following)
+        if own and len(self._collected) + len(own) > MOST_BYTES:
+            self._send(b"")
+        data = bytes(self._collected) + own
+        if not self._due or self._sent_bytes + len(data) > MOST_BYTES:
             self._check_answers()
+            self._sent_bytes = 0
         if data:
             self._due += self._collected_problems
             self._collected, self._collected_problems = bytearray(), []
@@ -159,10 +191,17 @@ class StateFile(io.BufferedRWPair):
             super().write(data)
             super().flush()
 
-    def _check_answers(self) -> None:
-        """Read the answers to all collected requests that were sent."""
+    def _drop_ahead(self) -> None:
+        self._due += [_UNUSED] * len(self._ahead)
+        self._ahead.clear()
+
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
+
+    def _check_answers(self) -> None:
+        """Read all answers that PySpark does not read."""
+        self._raise_failure()
         try:
             while self._due:
                 self._check_answer(self._due[0])
@@ -171,61 +210,77 @@ class StateFile(io.BufferedRWPair):
             # The server has ended. It answers nothing after a failure, and PySpark must not wait for that.
             self._failure = error
             raise
-        self._sent_bytes = 0
 
     def _check_answer(self, problem: str) -> None:
         (size,) = _LENGTH.unpack(self._read_exactly(_LENGTH.size))
-        if not 0 <= size <= MOST_ANSWER_BYTES:
+        if size < 0 or (size > MOST_ANSWER_BYTES and problem != _UNUSED):
             raise PySparkRuntimeError(f"{problem}: the state server announced an answer of {size} bytes")
-        if not size:
-            return
         try:
             answer = StateMessage_pb2.StateResponse.FromString(self._read_exactly(size))
         except DecodeError:
             raise PySparkRuntimeError(f"{problem}: the state server's answer cannot be read") from None
-        if answer.statusCode != 0:
+        if answer.statusCode != 0 and (problem, answer.statusCode) != (_UNUSED, _NO_VALUE):
             raise PySparkRuntimeError(f"{problem}: {answer.errorMessage}")
 
     def _read_exactly(self, size: int) -> bytes:
-        data = super().read(size)
+        data = super().read(size) if size else b""
         if len(data) < size:
             raise EOFError
         return data
 
 
-def _parsed(request: bytearray) -> "StateMessage_pb2.StateRequest | None":
-    """Return the message of one whole request; None for anything else, such as a table in Arrow."""
+class _ReadOrder:
+    """Memory of which read has followed which, without a change in between."""
+
+    def __init__(self) -> None:
+        self._next: dict[bytes, bytes] = {}
+        self._last: bytes | None = None
+
+    def add(self, request: bytes) -> None:
+        if self._last is not None:
+            self._next[self._last] = request
+        self._last = request
+
+    def interrupt(self) -> None:
+        """Record a request that is no read."""
+        if self._last is not None:
+            self._next.pop(self._last, None)
+        self._last = None
+
+    def after(self, request: bytes) -> Iterator[bytes]:
+        """Return the reads that should follow. None of them comes twice."""
+        seen, size = {request}, len(request)
+        while (following := self._next.get(request)) is not None and following not in seen:
+            request, size = following, size + len(following)
+            if len(seen) > MOST_AHEAD or size > SEND_BYTES:
+                return
+            seen.add(request)
+            yield request
+
+
+def _parsed(request: bytes) -> "StateMessage_pb2.StateRequest | None":
+    """Return the message of one whole request; None for anything else."""
     if len(request) < _HEADER.size:
         return None
     version, size = _HEADER.unpack_from(request)
     if version != _VERSION or size != len(request) - _HEADER.size:
         return None
     try:
-        return StateMessage_pb2.StateRequest.FromString(bytes(memoryview(request)[_HEADER.size :]))
+        return StateMessage_pb2.StateRequest.FromString(request[_HEADER.size :])
     except DecodeError:
         return None
 
 
-def _call(message: "StateMessage_pb2.StateRequest") -> Call:
+def _call(message: Any) -> tuple[Call, Any]:
+    """Return the call of a request, and its innermost message."""
     names = []
     while "method" in message.DESCRIPTOR.oneofs_by_name and (name := message.WhichOneof("method")):
         names.append(name)
         message = getattr(message, name)
-    return tuple(names)
+    return tuple(names), message
 
 
-def _leaf(message: "StateMessage_pb2.StateRequest", call: Call) -> "StateMessage_pb2.StateRequest":
-    for name in call:
-        message = getattr(message, name)
-    return message
-
-
-def _is_whole(message: "StateMessage_pb2.StateRequest", call: Call) -> bool:
-    """Return whether the request has its rows in it. In Spark 4.0 a table in Arrow follows a request with several."""
-    if call not in ((*_LIST, "listStatePut"), (*_LIST, "appendList")):
-        return True
-    return getattr(_leaf(message, call), "fetchWithArrow", True) is False
-
-
-def _initializes(message: "StateMessage_pb2.StateRequest | None") -> bool:
-    return message is not None and message.statefulProcessorCall.setHandleState.state == StateMessage_pb2.INITIALIZED
+def _has_rows(message: Any) -> bool:
+    """Return whether a request has its rows in it. In Spark 4.0, a table in Arrow follows some requests."""
+    is_list = message.DESCRIPTOR.name in ("ListStatePut", "AppendList")
+    return not is_list or getattr(message, "fetchWithArrow", True) is False
