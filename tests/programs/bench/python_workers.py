@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Benchmark of Spark's own Python workers, on stock and on a pool.
 
-It prints the time and the CPU time of each job, the memory of the JVM and of its child processes, and the time of one call
-of the state. The two sides take turns, each with a new JVM for each turn. Every case runs a few times before it is measured.
+It prints the time and the CPU time of each job, the memory of the JVM and of its child processes, and the time of one
+call of the state. The two sides take turns, each with a new JVM for each turn. Every case runs a few times before it
+is measured.
 """
 
 from __future__ import annotations

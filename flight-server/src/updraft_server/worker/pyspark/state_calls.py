@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of a `transformWithState` processor to the state server of Spark's process, with fewer round trips.
 
-PySpark writes a request and waits for its answer. The server reads one request after the other and answers in order. Most
-requests change the state, and their answer only says that this has worked. `StateFile` collects such requests, sends
-many of them at once, and reads their answers later: before it returns the answer to any other request. The last request
-of a task is another one, so the task cannot succeed before all answers have been checked.
+PySpark writes a request and waits for its answer. The server reads one request after the other and answers in order.
+Most requests change the state, and their answer only says that this has worked. `StateFile` collects such requests,
+sends many of them at once, and reads their answers later: before it returns the answer to any other request. The last
+request of a task is another one, so the task cannot succeed before all answers have been checked.
 
 Processors read the same variables for each key: `exists` and then `get`, say. After a read, `StateFile` sends the reads
 that followed it the last time along with it, so they need no round trip of their own. It drops their answers if the

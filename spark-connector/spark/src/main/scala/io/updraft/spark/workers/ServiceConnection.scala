@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.workers
 
+import java.io.IOException
 import java.nio.ByteBuffer
 
 /** Connection of a worker to a service of this process. One thread reads, and one other thread
@@ -8,9 +9,15 @@ import java.nio.ByteBuffer
   *
   * A worker may send several requests to the state server in one piece. The server writes each
   * answer on its own. A read waits for all of them, so that they travel to the worker in one batch.
+  *
+  * @param patienceMilliseconds
+  *   time without a further answer after which a read returns those that are there. A server that
+  *   has failed, or that is slow, owes the others.
   */
-private[workers] final class ServiceConnection(connection: LoopbackConnection)
-    extends AutoCloseable {
+private[workers] final class ServiceConnection(
+    connection: LoopbackConnection,
+    patienceMilliseconds: Long = ServiceConnection.PatienceMilliseconds
+) extends AutoCloseable {
 
   /** Bytes that the service has written. Only the reader changes this. */
   @volatile private var readBytes = 0L
@@ -27,23 +34,25 @@ private[workers] final class ServiceConnection(connection: LoopbackConnection)
     connection.write(piece)
   }
 
-  /** Wait for bytes, and copy as many as fit. While answers are missing, wait for those too, but not
-    * long. Return the number of bytes, or -1 at the end of the stream.
+  /** Wait for bytes and for the answers that are missing then, and copy as many as fit. Return the
+    * number of bytes, or -1 at the end of the stream.
     */
   def read(target: ByteBuffer): Int = {
-    var count = more(target, 0)
-    if (count <= 0) count
-    else {
-      var total = 0
-      while (count > 0) {
-        total += count
-        count =
-          if (target.hasRemaining && readBytes < dueBytes)
-            more(target, ServiceConnection.MostMilliseconds)
-          else 0
-      }
-      total
+    val count = more(target, 0)
+    if (count > 0) readMissing(target, count) else count
+  }
+
+  private def readMissing(target: ByteBuffer, before: Int): Int = {
+    var total = before
+    var goesOn = true
+    while (goesOn && target.hasRemaining && readBytes < dueBytes) {
+      val count =
+        try more(target, patienceMilliseconds)
+        catch { case _: IOException => 0 } // The next read raises it again.
+      goesOn = count > 0
+      total += math.max(0, count)
     }
+    total
   }
 
   private def more(target: ByteBuffer, milliseconds: Long): Int = {
@@ -63,8 +72,7 @@ private[workers] object ServiceConnection {
   /** An answer is at least its length. */
   private val LeastAnswerBytes = 4L
 
-  /** Time without a further answer after which the worker gets those that are there. */
-  private val MostMilliseconds = 5L
+  private val PatienceMilliseconds = 50L
 
   /** Return the number of requests to the state server of which a piece consists, or 0 if it is
     * anything else.
