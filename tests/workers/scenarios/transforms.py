@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from tests.support.spark import runtime_confs
+from tests.workers.directories import new_directory
 from tests.workers.failures import failure
 from tests.workers.scenario import scenario
 from tests.workers.streams import rows_of, stream_of, visits
@@ -140,6 +142,131 @@ def timers_by_event_time(spark: SparkSession) -> Any:
     ]
     frame = stream_of(spark, "name string, t timestamp", batches).withWatermark("t", "1 second")
     return _in_pandas(frame, Timed(), timeMode="EventTime")
+
+
+@scenario()
+def timers_that_are_deleted(spark: SparkSession) -> Any:
+    class Timed(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self.handle = handle
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+            for time in (100, 200, 300):
+                self.handle.registerTimer(time)
+            self.handle.deleteTimer(200)
+            before = sorted(self.handle.listTimers())
+            self.handle.deleteTimer(100)
+            yield _frame(key[0], (before, sorted(self.handle.listTimers())))
+
+    frame = stream_of(spark, "name string, t timestamp", [[{"name": "a", "t": "2026-01-01T00:00:00Z"}]])
+    return _in_pandas(frame.withWatermark("t", "1 second"), Timed(), timeMode="EventTime")
+
+
+@scenario(everyday=True)
+def states_that_are_read_and_changed_in_turn(spark: SparkSession) -> Any:
+    class Mixed(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self.first = handle.getValueState("first", "n long, s string")
+            self.second = handle.getValueState("second", "n long")
+            self.seen = handle.getListState("seen", "n long")
+            self.squares = handle.getMapState("squares", "n long", "square long")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+            found: list[object] = []
+            for number in (int(n) for part in rows for n in part["n"]):
+                if self.first.exists():
+                    found += [self.first.get(), self.second.exists(), self.second.get()]
+                if number % 3:
+                    self.first.update((number, f"text {number}"))
+                    found.append(self.first.get())
+                if number % 7 == 0:
+                    self.first.clear()
+                    found.append(self.first.exists())
+                self.second.update((number,))
+                self.seen.appendValue((number,))
+                self.squares.updateValue((number % 5,), (number**2,))
+                if number % 4 == 0:
+                    self.squares.removeKey((0,))
+                    self.seen.put([(number,), (-number,)])
+            found += [[row[0] for row in self.seen.get()], sorted(pair[0] for pair in self.squares.values())]
+            yield _frame(key[0], found)
+
+    batches = [[{"name": f"key {n % 12}", "n": n} for n in range(start, start + 100)] for start in (0, 100)]
+    return _in_pandas(stream_of(spark, "name string, n long", batches), Mixed())
+
+
+@scenario()
+def errors_of_state_calls_that_a_processor_catches(spark: SparkSession) -> Any:
+    class Catching(_Total):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            super().init(handle)
+            self.caught = ""
+            self.gone = handle.getValueState("gone", "n long")
+            handle.deleteIfExists("gone")
+            try:
+                handle.getValueState("total", "total long")
+            except PySparkRuntimeError as error:
+                self.caught = str(error)
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+            yield from super().handleInputRows(key, rows, timerValues)
+            yield _frame(key[0], self.caught)
+            for attempt in (lambda: self.gone.update((1,)), self.gone.exists, self.gone.clear):
+                try:
+                    attempt()
+                except PySparkRuntimeError as error:
+                    yield _frame(key[0], error)
+
+    return _in_pandas(visits(spark), Catching())
+
+
+@scenario()
+def last_change_of_the_last_key_that_fails(spark: SparkSession) -> Any:
+    class TooMany(_Total):
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+            yield from super().handleInputRows(key, rows, timerValues)
+            if key[0] == "b":
+                self.total.update((1, 2))
+
+    found = failure(lambda: _in_pandas(visits(spark), TooMany()))
+    return found["class"], [line for line in found["cause"] if line.startswith("pyspark.errors.")]
+
+
+def _with_another(first: StatefulProcessor, second: StatefulProcessor, spark: SparkSession) -> list[Any]:
+    """Process one batch, and the others in another query that goes on from the checkpoint."""
+    checkpoint, output = new_directory(), new_directory()
+    frame = visits(spark).groupBy("name")
+
+    def run(processor: StatefulProcessor, **trigger: Any) -> None:
+        transformed = frame.transformWithStateInPandas(processor, _OUT, "Append", "None")
+        writer = transformed.writeStream.format("json").option("checkpointLocation", str(checkpoint / "query"))
+        writer.trigger(**trigger).start(str(output / "rows")).awaitTermination()
+
+    run(first, once=True)
+    run(second, availableNow=True)
+    return sorted(map(list, spark.read.schema(_OUT).json(str(output / "rows")).collect()))
+
+
+@scenario()
+def transform_after_a_restart(spark: SparkSession) -> Any:
+    return _with_another(_Total(), _Total(), spark)
+
+
+@scenario()
+def transform_with_another_schema_after_a_restart(spark: SparkSession) -> Any:
+    class Visits(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self.total = handle.getValueState("total", "total long, visits long")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+            before = self.total.get()
+            total, visited = before or (0, 0)
+            numbers = [int(n) for part in rows for n in part["n"]]
+            self.total.update((total + sum(numbers), (visited or 0) + len(numbers)))
+            yield _frame(key[0], (before, self.total.get()))
+
+    with runtime_confs(spark, {"spark.sql.streaming.stateStore.encodingFormat": "avro"}):
+        return _with_another(_Total(), Visits(), spark)
 
 
 @scenario()
