@@ -222,13 +222,17 @@ def errors_of_state_calls_that_a_processor_catches(spark: SparkSession) -> Any:
 
 @scenario()
 def last_change_of_the_last_key_that_fails(spark: SparkSession) -> Any:
-    class TooMany(_Total):
+    class Timed(_Total):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            super().init(handle)
+            self.handle = handle
+
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
             yield from super().handleInputRows(key, rows, timerValues)
             if key[0] == "b":
-                self.total.update((1, 2))
+                self.handle.registerTimer(1)  # There are no timers without a time mode.
 
-    found = failure(lambda: _in_pandas(visits(spark), TooMany()))
+    found = failure(lambda: _in_pandas(visits(spark), Timed()))
     return found["class"], [line for line in found["cause"] if line.startswith("pyspark.errors.")]
 
 
