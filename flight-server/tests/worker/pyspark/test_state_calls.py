@@ -294,6 +294,29 @@ def test_a_read_that_was_sent_ahead_is_dropped_after_a_change(
     finish(task)
 
 
+def test_a_read_is_sent_ahead_only_if_it_followed_the_last_time(
+    task: StatefulProcessorApiClient, server: StateServer
+) -> None:
+    value = value_of(task)
+    assert [count(task, key) for key in "aa"] == [0, 1]
+    for expected in (2, 2):
+        assert value.exists("v")
+        value.update("v", (1,))
+        assert server.calls.count(_GET) == expected
+    finish(task)
+
+
+def test_that_there_is_no_value_is_no_error_even_if_unwanted(
+    task: StatefulProcessorApiClient, server: StateServer
+) -> None:
+    value = value_of(task)
+    assert value.get("v") is None
+    assert not value.exists("v")
+    assert value.get("v") is None
+    assert server.calls[-1] == ("stateVariableRequest", "valueStateCall", "exists")
+    finish(task)
+
+
 def test_an_answer_that_no_function_wants_may_be_large_or_an_error(
     task: StatefulProcessorApiClient, server: StateServer
 ) -> None:
