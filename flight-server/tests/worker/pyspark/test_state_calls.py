@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-import pyarrow as pa
 import pyspark
 import pytest
 
-from updraft.errors import UpdraftError
-from updraft_server.worker.exchange import RequestBatch
 from updraft_server.worker.pyspark.adapters import minor_version
-from updraft_server.worker.pyspark.connections import SCHEMA, Connections
+from updraft_server.worker.pyspark.connections import Connections
 from updraft_server.worker.pyspark.host_services import HostServices
 
 if minor_version(pyspark.__version__) < (4, 0):
@@ -29,110 +26,13 @@ from pyspark.sql.streaming.proto import StateMessage_pb2 as messages
 from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorApiClient, StatefulProcessorHandleState
 from pyspark.sql.streaming.value_state_client import ValueStateClient
 from pyspark.sql.types import LongType, StringType, StructField, StructType
+from state_server import PORT, StateServer, framed
 
 from updraft_server.worker.pyspark.state_calls import MOST_ANSWER_BYTES, MOST_BYTES, PROBLEMS, Call
 
-_PORT = 4711
 _KEY = StructType([StructField("key", StringType())])
 _VALUE = StructType([StructField("n", LongType())])
 _TAKES_LISTS = "fetchWithArrow" in messages.AppendList.DESCRIPTOR.fields_by_name
-
-
-class StateServer:
-    """State server behind an exchange. Like Spark's, it ends after its first failure and keeps the connection open."""
-
-    max_bytes_per_reply = 0
-    descriptor = -1
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-        self.sent: list[bytes] = []
-        self.most_unanswered_bytes = 0
-        self.fails_at: Call | None = None
-        self.says: bytes | None = None
-        self.hangs_up_at: Call | None = None
-        self._values: dict[tuple[bytes, str], bytes] = {}
-        self._key = b""
-        self._answers = bytearray()
-        self._unanswered_bytes = 0
-        self._has_ended = False
-        self._has_hung_up = False
-
-    def acknowledge(self) -> None:
-        """Do nothing: these tests do not wait for it."""
-
-    def fail(self, error: UpdraftError) -> NoReturn:
-        raise error
-
-    def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
-        data = batch.to_pylist()[0]["data"]
-        if sequence == 1:
-            assert data == b"%d" % _PORT
-            return
-        self.sent.append(data)
-        self._unanswered_bytes += len(data)
-        self.most_unanswered_bytes = max(self.most_unanswered_bytes, self._unanswered_bytes)
-        rest = data
-        while rest and not self._has_ended:
-            version, size = struct.unpack_from("!ii", rest)
-            if version != 0:  # A table in Arrow, which follows a request.
-                self._answers += bytes(4)
-                return
-            message, rest = messages.StateRequest.FromString(rest[8 : 8 + size]), rest[8 + size :]
-            self._serve(message)
-
-    def _serve(self, message: Any) -> None:
-        call = call_of(message)
-        self.calls.append(call)
-        if call == self.hangs_up_at:
-            self._has_ended = self._has_hung_up = True
-        elif call == self.fails_at:
-            self._has_ended = True
-            failed = messages.StateResponse(statusCode=1, errorMessage="no such luck")
-            self._answers += framed(failed.SerializeToString()) if self.says is None else self.says
-        elif not is_followed_by_arrow(message, call):
-            self._answers += framed(self._answer(message, call[-1]).SerializeToString())
-
-    def _answer(self, message: Any, method: str) -> Any:
-        request = message.stateVariableRequest.valueStateCall
-        at = self._key, request.stateName
-        if method == "setImplicitKey":
-            self._key = message.implicitGroupingKeyRequest.setImplicitKey.key
-        elif method == "valueStateUpdate":
-            self._values[at] = request.valueStateUpdate.value
-        elif method == "get":
-            return messages.StateResponse(value=self._values.get(at, b""))
-        elif method == "exists" and at not in self._values:
-            return messages.StateResponse(statusCode=2, errorMessage="no value")
-        return messages.StateResponse()
-
-    def take(self) -> RequestBatch | None:
-        if not self._answers:
-            assert self._has_hung_up, "the worker waits for an answer that never comes"
-            return None
-        self._unanswered_bytes = 0
-        row = {"connection": 1, "data": bytes(self._answers), "read": 0}
-        self._answers.clear()
-        return RequestBatch(pa.RecordBatch.from_pylist([row], schema=SCHEMA))
-
-
-def framed(answer: bytes) -> bytes:
-    return struct.pack("!i", len(answer)) + answer
-
-
-def call_of(message: Any) -> Call:
-    names = []
-    while "method" in message.DESCRIPTOR.oneofs_by_name:
-        names.append(message.WhichOneof("method"))
-        message = getattr(message, names[-1])
-    return tuple(names)
-
-
-def is_followed_by_arrow(message: Any, call: Call) -> bool:
-    leaf = message
-    for name in call:
-        leaf = getattr(leaf, name)
-    return call[-1] in ("listStatePut", "appendList") and getattr(leaf, "fetchWithArrow", True)
 
 
 def known_calls(message: Any = messages.StateRequest.DESCRIPTOR, before: Call = ()) -> Iterator[Call]:
@@ -154,7 +54,7 @@ def client(server: StateServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sta
     monkeypatch.setattr(stateful_processor_api_client, "socket", stateful_processor_api_client.socket)
     monkeypatch.setattr(pyspark.taskcontext, "local_connect_and_auth", pyspark.taskcontext.local_connect_and_auth)
     with HostServices().reached_by(Connections(server)):
-        yield StatefulProcessorApiClient(_PORT, _KEY)
+        yield StatefulProcessorApiClient(PORT, _KEY)
 
 
 @pytest.fixture
@@ -336,6 +236,19 @@ def test_an_answer_that_no_function_wants_may_be_large_or_an_error(
         finish(task)
 
 
+def test_requests_in_another_form_pass_as_they_are(task: StatefulProcessorApiClient, server: StateServer) -> None:
+    value_of(task).update("v", (1,))
+    request = messages.StateRequest()
+    request.stateVariableRequest.valueStateCall.stateName = "v"
+    request.stateVariableRequest.valueStateCall.clear.SetInParent()
+    for piece in (struct.pack("!i", 0), framed(request.SerializeToString())):
+        task.sockfile.write(piece)
+        task.sockfile.flush()
+    assert task._receive_proto_message()[0] == 0
+    assert not value_of(task).exists("v")
+    finish(task)
+
+
 @pytest.mark.parametrize("call", _CALLS)
 def test_an_error_is_that_of_pyspark_where_the_state_is_next_read(
     client: StatefulProcessorApiClient, server: StateServer, call: Call
@@ -345,7 +258,7 @@ def test_an_error_is_that_of_pyspark_where_the_state_is_next_read(
         _CALLS[call](client)
     late = StateServer()
     with HostServices().reached_by(Connections(late)):
-        task = StatefulProcessorApiClient(_PORT, _KEY)
+        task = StatefulProcessorApiClient(PORT, _KEY)
     task.set_handle_state(StatefulProcessorHandleState.INITIALIZED)
     late.fails_at = call
     if _is_collected(call):
