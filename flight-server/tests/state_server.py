@@ -30,7 +30,7 @@ class StateServer:
         self.fails_at: Call | None = None
         self.says: bytes | None = None
         self.hangs_up_at: Call | None = None
-        self._values: dict[tuple[bytes, str], bytes] = {}
+        self._values: dict[tuple[bytes, ...], bytes] = {}
         self._key = b""
         self._unread = bytearray()
         self._answers = bytearray()
@@ -78,17 +78,21 @@ class StateServer:
             self._answers += framed(self._answer(message, call[-1]).SerializeToString())
 
     def _answer(self, message: Any, method: str) -> Any:
-        request = message.stateVariableRequest.valueStateCall
-        at = self._key, request.stateName
+        request = getattr(message, message.WhichOneof("method"))
         if method == "setImplicitKey":
-            self._key = message.implicitGroupingKeyRequest.setImplicitKey.key
-        elif method == "valueStateUpdate":
-            self._values[at] = request.valueStateUpdate.value
-        elif method == "clear":
+            self._key = request.setImplicitKey.key
+        if message.WhichOneof("method") != "stateVariableRequest":
+            return messages.StateResponse()
+        variable = getattr(request, request.WhichOneof("method"))
+        call = getattr(variable, method)
+        at = self._key, variable.stateName.encode(), getattr(call, "userKey", b"")
+        if method in ("valueStateUpdate", "updateValue"):
+            self._values[at] = call.value
+        elif method in ("clear", "removeKey"):
             self._values.pop(at, None)
-        elif method == "get":
+        elif method in ("get", "getValue"):
             return messages.StateResponse(value=self._values.get(at, b""))
-        elif method == "exists" and at not in self._values:
+        elif method in ("exists", "containsKey") and at not in self._values:
             return messages.StateResponse(statusCode=2, errorMessage="no value")
         return messages.StateResponse()
 

@@ -184,6 +184,8 @@ def states_that_are_read_and_changed_in_turn(spark: SparkSession) -> Any:
                     found.append(self.first.exists())
                 self.second.update((number,))
                 self.seen.appendValue((number,))
+                if self.squares.containsKey((number % 5,)):
+                    found.append(self.squares.getValue((number % 5,)))
                 self.squares.updateValue((number % 5,), (number**2,))
                 if number % 4 == 0:
                     self.squares.removeKey((0,))

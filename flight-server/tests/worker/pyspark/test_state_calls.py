@@ -181,6 +181,25 @@ def test_reads_that_follow_each_other_travel_together(task: StatefulProcessorApi
     finish(task)
 
 
+def test_a_key_of_a_map_is_looked_up_and_read_together(task: StatefulProcessorApiClient, server: StateServer) -> None:
+    numbers = MapStateClient(task, _KEY, _VALUE)
+
+    def count_in_map(word: str) -> int:
+        (before,) = (numbers.get_value("m", (word,)) or (0,)) if numbers.contains_key("m", (word,)) else (0,)
+        numbers.update_value("m", (word,), (before + 1,))
+        return int(before)
+
+    assert [count_in_map(word) for word in "abaab"] == [0, 0, 1, 2, 1]
+    before = len(server.sent)
+    assert [count_in_map(word) for word in "abcab"] == [3, 2, 0, 4, 3]
+    # The read after the new word is not sent ahead.
+    assert len(server.sent) == before + 6
+    assert numbers.contains_key("m", ("a",))
+    assert numbers.get_value("m", ("b",)) == (4,)
+    assert numbers.get_value("m", ("a",)) == (5,)
+    finish(task)
+
+
 def test_a_read_that_was_sent_ahead_is_dropped_after_a_change(
     task: StatefulProcessorApiClient, server: StateServer
 ) -> None:
@@ -232,7 +251,7 @@ def test_an_answer_that_no_function_wants_may_be_large_or_an_error(
     strings.update("v", ("z",))
     server.fails_at = _GET
     assert strings.exists("v")
-    with pytest.raises(PySparkRuntimeError, match=r"^Error getting value state: no such luck$"):
+    with pytest.raises(PySparkRuntimeError, match=r"^Error reading state ahead: no such luck$"):
         finish(task)
 
 

@@ -6,16 +6,16 @@ Most requests change the state, and their answer only says that this has worked.
 sends many of them at once, and reads their answers later: before it returns the answer to any other request. The last
 request of a task is another one, so the task cannot succeed before all answers have been checked.
 
-Processors read the same variables for each key: `exists` and then `get`, say. After a read, `StateFile` sends the reads
-that followed it the last time along with it, so they need no round trip of their own. It drops their answers if the
-processor does something else.
+Processors read the same variables again and again: `exists` and then `get`, say, or `containsKey` and then `getValue`
+with the same key. `StateFile` sends a read together with those that followed it the last time, so they need no round
+trip of their own. It drops their answers if the processor does something else.
 """
 
 import io
 import struct
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 from pyspark.errors import PySparkRuntimeError
@@ -71,8 +71,8 @@ PROBLEMS: Mapping[Call, str] = {
 }
 """Requests that may be collected, with the start of PySpark's error. PySpark waits for the answer to all others."""
 
-_READS = ((*_VALUE, "exists"), (*_VALUE, "get"))
-_UNUSED = "Error getting value state"
+_READS = ((*_VALUE, "exists"), (*_VALUE, "get"), (*_MAP, "containsKey"), (*_MAP, "getValue"))
+_UNUSED = "Error reading state ahead"
 
 
 class StateFile(io.BufferedRWPair):
@@ -129,8 +129,7 @@ class StateFile(io.BufferedRWPair):
             self._reads.interrupt()
             self._collect(request, PROBLEMS[call])
         elif is_free and call in _READS:
-            self._reads.add(request)
-            self._read(request)
+            self._read(request, _Read.of(message, call))
         else:
             self._reads.interrupt()
             self._is_initialized |= call == _START and innermost.state == StateMessage_pb2.INITIALIZED
@@ -159,12 +158,15 @@ class StateFile(io.BufferedRWPair):
             self._send(b"")
         self._success = _SUCCESS
 
-    def _read(self, request: bytes) -> None:
+    def _read(self, request: bytes, read: "_Read") -> None:
         self._raise_failure()
+        self._reads.add(read)
         if self._ahead and self._ahead[0] == request:
             self._ahead.popleft()
             return
-        following = list(self._reads.after(request))
+        following = [each.encode() for each in self._reads.after(read)]
+        if sum(map(len, following)) > SEND_BYTES - len(request):
+            following = []
         self._send(request, following)
         self._ahead += following
 
@@ -229,33 +231,65 @@ class StateFile(io.BufferedRWPair):
         return data
 
 
+class _Read(NamedTuple):
+    """Read of a value, or of one key of a map."""
+
+    call: Call
+    variable: str
+    key: bytes
+    """Key in the map; empty for a value."""
+
+    @classmethod
+    def of(cls, message: Any, call: Call) -> "_Read":
+        """Return the read of a request."""
+        variable = getattr(message.stateVariableRequest, call[1])
+        return cls(call, variable.stateName, getattr(getattr(variable, call[2]), "userKey", b""))
+
+    def encode(self) -> bytes:
+        """Return the request as PySpark's client writes it."""
+        message = StateMessage_pb2.StateRequest()
+        variable = getattr(message.stateVariableRequest, self.call[1])
+        variable.stateName = self.variable
+        method = getattr(variable, self.call[2])
+        method.SetInParent()
+        if self.key:
+            method.userKey = self.key
+        data = message.SerializeToString()
+        return _HEADER.pack(_VERSION, len(data)) + data
+
+
 class _ReadOrder:
     """Memory of which read has followed which, without a change in between."""
 
     def __init__(self) -> None:
-        self._next: dict[bytes, bytes] = {}
-        self._last: bytes | None = None
+        self._next: dict[tuple[Call, str], tuple[Call, str]] = {}
+        self._last: _Read | None = None
 
-    def add(self, request: bytes) -> None:
-        if self._last is not None:
-            self._next[self._last] = request
-        self._last = request
+    def add(self, read: _Read) -> None:
+        """Record a read."""
+        last = self._last
+        if last is None or read.key not in (last.key, b""):
+            self.interrupt()
+        else:
+            self._next[last[:2]] = read[:2]
+        self._last = read
 
     def interrupt(self) -> None:
-        """Record a request that is no read."""
+        """Record that something else follows the last read."""
         if self._last is not None:
-            self._next.pop(self._last, None)
+            self._next.pop(self._last[:2], None)
         self._last = None
 
-    def after(self, request: bytes) -> Iterator[bytes]:
+    def after(self, read: _Read) -> Iterator[_Read]:
         """Return the reads that should follow. None of them comes twice."""
-        seen, size = {request}, len(request)
-        while (following := self._next.get(request)) is not None and following not in seen:
-            request, size = following, size + len(following)
-            if len(seen) > MOST_AHEAD or size > SEND_BYTES:
+        seen = [read[:2]]
+        while len(seen) <= MOST_AHEAD:
+            following = self._next.get(seen[-1])
+            if following is None or following in seen:
                 return
-            seen.add(request)
-            yield request
+            seen.append(following)
+            call, variable = following
+            yield _Read(call, variable, read.key if call[:2] == _MAP else b"")
 
 
 def _parsed(request: bytes) -> "StateMessage_pb2.StateRequest | None":
