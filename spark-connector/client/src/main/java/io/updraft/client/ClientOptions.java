@@ -35,9 +35,8 @@ import java.util.function.Consumer;
  *     fails with {@code DEADLINE_EXCEEDED}. Default: zero, no limit
  * @param keepAlive how long a call with nothing to send stays silent before it sends a keepalive;
  *     positive. Default: 30 s
- * @param windowBatches how many batches may be in flight in one exchange over a network without
- *     delay; at least 1. On a slower network the window grows ({@link WindowSize}). Default: 4. The
- *     function works on one batch, one is on its way in each direction, and one waits at the
+ * @param windowBatches how many batches may be in flight in one exchange; at least 1. Default: 4.
+ *     The function works on one batch, one is on its way in each direction, and one waits at the
  *     worker. So neither side ever waits for the network
  * @param windowBytes how many bytes of batches may be in flight in one exchange; for a file, how
  *     many may wait on this side. At least 1. A larger batch is sent alone. Default: 16 MiB

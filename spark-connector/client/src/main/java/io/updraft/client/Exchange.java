@@ -225,7 +225,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   @Override
   CallCore.Step<?> nextToSend() {
-    return core.nextToSend(System.nanoTime());
+    return core.nextToSend();
   }
 
   @Override

@@ -16,7 +16,6 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * reactions to both. {@link Exchange} does the locking, sending and waiting.
  */
 final class ExchangeCore extends CallCore {
-  private final WindowSize window;
   private final RequestLog log;
   private final ReplyQueue replies = new ReplyQueue();
   private final Recovery recovery;
@@ -49,8 +48,9 @@ final class ExchangeCore extends CallCore {
 
   ExchangeCore(ClientOptions options, Replay replay, long nowNanos) {
     super(options, nowNanos);
-    this.window = new WindowSize(options.windowBatches());
-    this.log = new RequestLog(window, options.windowBytes(), options.replayBytes(), replay);
+    this.log =
+        new RequestLog(
+            options.windowBatches(), options.windowBytes(), options.replayBytes(), replay);
     this.slicer = new BatchSlicer(options.maxMessageBytes());
     this.recovery = new Recovery(options, RetryBudget.of(options.endpoint()), nowNanos);
   }
@@ -109,7 +109,6 @@ final class ExchangeCore extends CallCore {
     admission.restart();
     slicer.restart();
     log.restart();
-    window.restart();
   }
 
   /** Return whether the pool should refuse the current call instead of letting it wait. */
@@ -126,7 +125,7 @@ final class ExchangeCore extends CallCore {
   }
 
   /** Return the next message of the current call; null if the message has to wait. */
-  Step<RequestMetadata> nextToSend(long nowNanos) {
+  Step<RequestMetadata> nextToSend() {
     if (!isRunning()) {
       return null;
     }
@@ -135,7 +134,7 @@ final class ExchangeCore extends CallCore {
       if (!admission.takes(batch, log.replayable())) {
         return null;
       }
-      return sent(slicer.next(batch), nowNanos);
+      return sent(slicer.next(batch));
     }
     if (isSendingFinished() && admission.takesFinish()) {
       admission.finish();
@@ -145,14 +144,13 @@ final class ExchangeCore extends CallCore {
     return null;
   }
 
-  private Step<RequestMetadata> sent(BatchSlicer.Slice slice, long nowNanos) {
+  private Step<RequestMetadata> sent(BatchSlicer.Slice slice) {
     if (!slice.isLast()) {
       return new Step<>(RequestMetadata.newBuilder().setPart(slice.part()).build(), slice, false);
     }
     RequestBatch batch = slice.batch();
     admission.handOver(batch);
     log.transmit();
-    window.sent(transmitted(), consumed, nowNanos);
     sentRows += batch.rows();
     return new Step<>(batch.groups().metadata(transmitted()), slice, false);
   }
@@ -259,7 +257,6 @@ final class ExchangeCore extends CallCore {
     consumed = consumedInCall;
     if (consumed > 0) {
       log.consumedThrough(base + consumed);
-      window.taken(consumed, nowNanos);
     }
     if (event instanceof ReplyEvent.Batch batch) {
       takeBatch(from, batch);

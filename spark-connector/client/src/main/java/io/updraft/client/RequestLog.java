@@ -9,7 +9,7 @@ import java.util.TreeMap;
  * can still be replayed and how much room the window has. Not thread-safe.
  */
 final class RequestLog implements AutoCloseable {
-  private final WindowSize window;
+  private final int windowBatches;
   private final long windowBytes;
   private final long replayBytes;
   private final TreeMap<Long, RequestBatch> held = new TreeMap<>();
@@ -29,8 +29,8 @@ final class RequestLog implements AutoCloseable {
    * @param replayBytes limit on the bytes of taken but unanswered batches kept for a replay. Beyond
    *     this limit the exchange can no longer be replayed. A single larger batch is kept
    */
-  RequestLog(WindowSize window, long windowBytes, long replayBytes, Replay replay) {
-    this.window = window;
+  RequestLog(int windowBatches, long windowBytes, long replayBytes, Replay replay) {
+    this.windowBatches = windowBatches;
     this.windowBytes = windowBytes;
     this.replayBytes = replayBytes;
     this.oneToOne = replay == Replay.REPLAY;
@@ -65,7 +65,7 @@ final class RequestLog implements AutoCloseable {
 
   boolean hasRoom() {
     long inFlight = sent - consumed;
-    return inFlight == 0 || (inFlight < window.batches() && inFlightBytes < windowBytes);
+    return inFlight == 0 || (inFlight < windowBatches && inFlightBytes < windowBytes);
   }
 
   void add(RequestBatch batch) {

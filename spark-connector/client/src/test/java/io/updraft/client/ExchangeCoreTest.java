@@ -121,19 +121,19 @@ final class ExchangeCoreTest {
     ExchangeCore core = opened(Replay.REPLAY);
     admit(core, ROWS);
     admit(core, LARGE_ROWS);
-    assertNotNull(core.nextToSend(0));
-    assertNull(core.nextToSend(0));
+    assertNotNull(core.nextToSend());
+    assertNull(core.nextToSend());
     on(core, new ReplyEvent.Admitted());
-    assertEquals(LARGE_ROWS, core.nextToSend(0).slice().batch().rows());
+    assertEquals(LARGE_ROWS, core.nextToSend().slice().batch().rows());
   }
 
   @Test
   void nothing_that_could_not_be_sent_again_goes_before_admission() throws Exception {
     ExchangeCore core = opened(Replay.NEVER);
     admit(core, ROWS);
-    assertNull(core.nextToSend(0));
+    assertNull(core.nextToSend());
     on(core, new ReplyEvent.Admitted());
-    assertNotNull(core.nextToSend(0));
+    assertNotNull(core.nextToSend());
   }
 
   @Test
@@ -141,9 +141,9 @@ final class ExchangeCoreTest {
     ExchangeCore core = begun(Replay.REPLAY, CALL);
     admit(core, LARGE_ROWS);
     on(core, new ReplyEvent.Admitted());
-    assertNull(core.nextToSend(0));
+    assertNull(core.nextToSend());
     core.opened(10, 0);
-    assertNotNull(core.nextToSend(0));
+    assertNotNull(core.nextToSend());
   }
 
   @Test
@@ -152,9 +152,9 @@ final class ExchangeCoreTest {
     on(core, new ReplyEvent.Admitted());
     admit(core, ROWS);
     core.finishSending();
-    assertNotNull(core.nextToSend(0).slice());
-    assertNull(core.nextToSend(0).slice());
-    assertNull(core.nextToSend(0));
+    assertNotNull(core.nextToSend().slice());
+    assertNull(core.nextToSend().slice());
+    assertNull(core.nextToSend());
   }
 
   @Test
@@ -165,7 +165,7 @@ final class ExchangeCoreTest {
     admit(core, ROWS);
     assertFalse(core.hasRoom());
     assertNull(core.nextOrRoom());
-    core.nextToSend(0);
+    core.nextToSend();
     core.onEvent(CALL, new ReplyEvent.Credit(), 1, 0, 0);
     assertSame(ReplyQueue.ROOM, core.nextOrRoom());
     assertNull(core.nextOrRoom());
@@ -176,13 +176,13 @@ final class ExchangeCoreTest {
     ExchangeCore core = opened(Replay.REPLAY);
     on(core, new ReplyEvent.Admitted());
     admit(core, ROWS);
-    core.nextToSend(0);
+    core.nextToSend();
     on(core, answer(1));
     on(core, failed(ErrorKind.ERROR_KIND_WORKER));
     assertTrue(core.begin(CALL));
     core.opened(10, 0);
     admit(core, ROWS);
-    core.nextToSend(0);
+    core.nextToSend();
     core.onEvent(CALL, new ReplyEvent.Credit(), 1, 0, 0);
     ReplyEvent beyond = new ReplyEvent.Credit();
     String message =
@@ -197,8 +197,8 @@ final class ExchangeCoreTest {
     on(core, new ReplyEvent.Admitted());
     admit(core, ROWS);
     admit(core, ROWS);
-    core.nextToSend(0);
-    core.nextToSend(0);
+    core.nextToSend();
+    core.nextToSend();
     on(core, answer(1));
     assertEquals(1, core.next().reply().sequence());
     on(core, failed(ErrorKind.ERROR_KIND_WORKER));
@@ -206,8 +206,8 @@ final class ExchangeCoreTest {
     TestCall second = new TestCall(true);
     assertTrue(core.begin(second));
     core.opened(10, 0);
-    assertNotNull(core.nextToSend(0));
-    assertNull(core.nextToSend(0));
+    assertNotNull(core.nextToSend());
+    assertNull(core.nextToSend());
     on(core, answer(1));
     assertEquals(2, core.next().reply().sequence());
   }
@@ -226,7 +226,7 @@ final class ExchangeCoreTest {
   void a_connection_that_breaks_after_the_finish_takes_nothing_away() throws Exception {
     ExchangeCore core = opened(Replay.REPLAY);
     core.finishSending();
-    core.nextToSend(0);
+    core.nextToSend();
     on(core, new ReplyEvent.Finished(Report.getDefaultInstance()));
     assertNull(core.next());
     core.onClosed(CALL, Status.OK, new Metadata(), 0);

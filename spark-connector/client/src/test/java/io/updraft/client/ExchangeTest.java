@@ -81,7 +81,7 @@ final class ExchangeTest {
 
   @Test
   void the_window_counts_bytes_and_lets_a_larger_batch_go_alone() {
-    RequestLog log = new RequestLog(new WindowSize(4), 1_000, 4_000, Replay.NEVER);
+    RequestLog log = new RequestLog(4, 1_000, 4_000, Replay.NEVER);
     assertTrue(log.hasRoom());
     try (SingleBatch large = new SingleBatch(1_000)) {
       log.add(large.batch());

@@ -87,7 +87,7 @@ class PolicyTracesTest {
       case "RequestLog" ->
           requestLog(
               new RequestLog(
-                  new WindowSize(Integer.parseInt(made[2])),
+                  Integer.parseInt(made[2]),
                   Long.parseLong(made[3]),
                   Long.parseLong(made[4]),
                   Replay.valueOf(made[5])));

@@ -54,7 +54,7 @@ final class ReplayFromTheStartTest {
   private void send(int batches) {
     for (int batch = 0; batch < batches; batch++) {
       core.admit(new RequestBatch(SingleBatch.unowned(ROWS), BatchGroups.NONE));
-      assertNotNull(core.nextToSend(0));
+      assertNotNull(core.nextToSend());
     }
   }
 
@@ -86,9 +86,9 @@ final class ReplayFromTheStartTest {
     on(WORKER_LOST, 2);
     assertNull(core.next());
     begin();
-    assertNotNull(core.nextToSend(0));
-    assertNotNull(core.nextToSend(0));
-    assertNull(core.nextToSend(0));
+    assertNotNull(core.nextToSend());
+    assertNotNull(core.nextToSend());
+    assertNull(core.nextToSend());
     on(result(1), 1);
     assertEquals(1, core.next().reply().sequence());
   }
@@ -108,7 +108,7 @@ final class ReplayFromTheStartTest {
 
   @Test
   void what_the_function_took_is_let_go_when_the_task_has_a_result() {
-    RequestLog log = new RequestLog(new WindowSize(4), 1_000, 4_000, Replay.FROM_THE_START);
+    RequestLog log = new RequestLog(4, 1_000, 4_000, Replay.FROM_THE_START);
     RequestBatch taken = new RequestBatch(SingleBatch.unowned(ROWS), BatchGroups.NONE);
     log.add(taken);
     log.consumedThrough(1);
@@ -128,7 +128,7 @@ final class ReplayFromTheStartTest {
     on(new ReplyEvent.Credit(), 3);
     on(WORKER_LOST, 3);
     begin();
-    while (core.nextToSend(0) != null) {
+    while (core.nextToSend() != null) {
       // Send all batches again.
     }
     on(new ReplyEvent.Credit(), 3);

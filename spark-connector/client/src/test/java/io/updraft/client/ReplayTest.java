@@ -220,7 +220,7 @@ final class ReplayTest {
 
   @Test
   void what_a_function_hoards_is_let_go_and_can_no_longer_be_replayed() {
-    RequestLog log = new RequestLog(new WindowSize(4), 1_000, 4_000, Replay.REPLAY);
+    RequestLog log = new RequestLog(4, 1_000, 4_000, Replay.REPLAY);
     for (int number = 1; number <= 10; number++) {
       log.add(new RequestBatch(SingleBatch.unowned(60), BatchGroups.NONE));
       log.consumedThrough(number);
@@ -256,7 +256,7 @@ final class ReplayTest {
 
   @Test
   void a_batch_that_is_larger_than_what_is_kept_is_replayed_alone() {
-    RequestLog log = new RequestLog(new WindowSize(4), 100, 100, Replay.REPLAY);
+    RequestLog log = new RequestLog(4, 100, 100, Replay.REPLAY);
     log.add(new RequestBatch(SingleBatch.unowned(60), BatchGroups.NONE));
     log.consumedThrough(1);
     assertTrue(log.replayable());
