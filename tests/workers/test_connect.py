@@ -70,7 +70,7 @@ def test_a_signed_function_runs_and_a_task_of_the_server_is_refused(tmp_path: Pa
         opened = signing.opened()
     assert [row[:3] for row in found["batches"]] == [[0, 3, 6], [1, 2, 9], [2, 1, 6]]
     assert found["failing_batch"] == "ValueError: no batch 0"
-    assert "Python workers that Spark starts for tasks have no signatures" in found["token of a task"]
+    assert "Python workers that Spark itself starts have no signature" in found["token of a task"]
     # The function's digest, with which an operator can revoke it.
     assert opened["signer"] == signing.driver.name
     assert len(opened["functions"]) == 1

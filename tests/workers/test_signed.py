@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark's own Python workers on a pool that runs only what a driver has signed."""
+"""Python workers of Spark on a pool that runs only what a driver has signed."""
 
 from __future__ import annotations
 
@@ -7,33 +7,27 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from signing import Driver
 
 from tests.support.signing import new_signing
 from tests.workers.scenarios import import_all
-from tests.workers.sides import stock_side, updraft_side
+from tests.workers.sides import updraft_side
 
 import_all()
 
 _LONGEST_SECONDS = 400
-_PLANNED = ["table_functions-schema_of_the_argument", "table_functions-schema_of_a_broadcast"]
-_READ_BY_THE_DRIVER = ["streaming_sources-read_simple_stream"]
-_TASKS = ["shared_variables-broadcast", "data_sources-write"]
+_REFUSED = [
+    "table_functions-schema_of_the_argument",
+    "streaming_sources-read_simple_stream",
+    "shared_variables-broadcast",
+    "data_sources-write",
+]
 
 
 @pytest.mark.timeout(_LONGEST_SECONDS)
-def test_the_driver_signs_its_own_workers_and_no_worker_of_a_task(tmp_path: Path) -> None:
-    expected = stock_side(tmp_path / "stock").run([*_PLANNED, *_READ_BY_THE_DRIVER])
+def test_workers_that_load_further_pickles_are_refused_with_the_reason(tmp_path: Path) -> None:
+    """`foreachBatch`, whose workers load none, is part of `test_connect.py`."""
     with new_signing() as signing, signing.pool() as pool:
         side = updraft_side(tmp_path / "updraft", pool.tcp_endpoint)
-        found = replace(side, confs={**side.confs, **signing.confs}).run([*expected, *_TASKS])
-        signing.sign_as(Driver("a stranger"))
-        strange = replace(side, directory=tmp_path / "stranger", confs={**side.confs, **signing.confs})
-        refused = strange.run(_PLANNED[:1])
-    for name, outcome in expected.items():
-        assert outcome.error is None, outcome.error
-        assert found[name].error is None, found[name].error
-        assert (found[name].value, found[name].pythons) == (outcome.value, []), name
-    for name in _TASKS:
-        assert "Python workers that Spark starts for tasks have no signatures" in str(found[name].error), name
-    assert "does not know the key" in str(refused[_PLANNED[0]].error)
+        found = replace(side, confs={**side.confs, **signing.confs}).run(_REFUSED)
+    for name in _REFUSED:
+        assert "Python workers that Spark itself starts have no signature" in str(found[name].error), name

@@ -120,8 +120,8 @@ class Signatures:
         if not is_signed:
             raise FunctionRefusedError(
                 "this pool runs only functions that their driver has signed, and this one has no signature: set "
-                "spark.updraft.udf.signingKeyFile on the driver. Python workers that Spark starts for tasks have no "
-                "signatures"
+                "spark.updraft.udf.signingKeyFile on the driver. Most Python workers that Spark itself starts have no "
+                "signature whatever is set, because they load pickles that nobody signs: use DataFrame functions"
             )
         signer, statement = self._verified(request.command.signed_statement)
         if problem := _mismatch(statement, request, owner, signer) or self._untimely(statement, signer):

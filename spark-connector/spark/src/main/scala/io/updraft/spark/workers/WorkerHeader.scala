@@ -35,7 +35,11 @@ final case class BroadcastChanges(
     added: Map[Long, Option[String]],
     removed: Set[Long],
     decryption: Option[(String, Option[String])]
-)
+) {
+
+  /** Return text without the secret. */
+  override def toString: String = s"BroadcastChanges(${added.keySet}, $removed)"
+}
 
 /** Start of the stream from Spark's runner to PySpark's worker.
   *
@@ -51,8 +55,8 @@ final case class BroadcastChanges(
   *   true if the port or path of a further service follows the header
   * @param command
   *   pickled function, if it is part of the header and a worker of the driver runs it
-  * @param readsTaskData
-  *   true if the worker reads pickles that tasks have written
+  * @param isSignable
+  *   true if the worker runs no other code than this function, whatever follows the header
   * @param bytes
   *   start of the stream for a worker on the pool: without secrets, without broadcast variables,
   *   which travel as artifacts, and without local properties that a function may not see
@@ -66,7 +70,7 @@ final case class WorkerHeader(
     services: Map[String, Option[String]],
     hasLateService: Boolean,
     command: Option[Array[Byte]],
-    readsTaskData: Boolean,
+    isSignable: Boolean,
     bytes: Array[Byte]
 )
 
@@ -75,13 +79,11 @@ object WorkerHeader {
   private val TaskModule = "pyspark.worker"
   private val PlanningModules = "pyspark.sql.worker."
   private val StreamingModules = "pyspark.sql.streaming."
-  private val TableFunctionModule = "pyspark.sql.worker.analyze_udtf"
-  private val LookupModule = "pyspark.sql.worker.lookup_data_sources"
-  private val CommitModules = Set(
-    "pyspark.sql.worker.commit_data_source_write",
-    "pyspark.sql.worker.python_streaming_sink_runner"
-  )
   private val StateModule = "pyspark.sql.streaming.transform_with_state_driver_worker"
+
+  /** Modules of streams whose workers read numbers, text and JSON after their function. */
+  private val SignableModules =
+    Set(StateModule, "pyspark.sql.streaming.python_streaming_source_runner")
   private val NoBroadcasts = BroadcastChanges(Map.empty, Set.empty, None)
   private type Services = Map[String, Option[String]]
 
@@ -104,7 +106,7 @@ object WorkerHeader {
     val copy = new HeaderCopy(stream)
     if (module == TaskModule) if (layout.isFramed) framed(copy, layout) else ofTask(copy, layout)
     else if (ConnectServer.servesModule(module)) ofSession(copy)
-    else if (module.startsWith(PlanningModules)) ofPlanner(module, copy)
+    else if (module.startsWith(PlanningModules)) ofPlanner(copy)
     else if (module.startsWith(StreamingModules)) ofStream(module, copy)
     else
       throw new UnsupportedOperationException(
@@ -118,22 +120,18 @@ object WorkerHeader {
     val version = copy.text()
     val session = copy.text()
     val command = copy.block()
-    untasked(version, copy).copy(session = Some(session), command = Some(command))
+    untasked(version, copy).copy(
+      session = Some(session),
+      command = Some(command),
+      isSignable = true
+    )
   }
 
-  private def ofPlanner(module: String, copy: HeaderCopy): WorkerHeader = {
+  private def ofPlanner(copy: HeaderCopy): WorkerHeader = {
     val version = copy.text()
     val includes = files(copy)
     val changes = broadcasts(copy)
-    if (module == TableFunctionModule) copy.text(): Unit // The function's name.
-    val readsTaskData = CommitModules(module)
-    val command = if (readsTaskData || module == LookupModule) None else Some(copy.block())
-    untasked(version, copy).copy(
-      includes = includes,
-      broadcasts = changes,
-      command = command,
-      readsTaskData = readsTaskData
-    )
+    untasked(version, copy).copy(includes = includes, broadcasts = changes)
   }
 
   private def ofStream(module: String, copy: HeaderCopy): WorkerHeader = {
@@ -142,7 +140,12 @@ object WorkerHeader {
     val includes = if (isStateful) Seq.empty else files(copy)
     val command = copy.block()
     untasked(version, copy)
-      .copy(includes = includes, command = Some(command), hasLateService = isStateful)
+      .copy(
+        includes = includes,
+        command = Some(command),
+        hasLateService = isStateful,
+        isSignable = SignableModules(module)
+      )
   }
 
   private def untasked(version: String, copy: HeaderCopy) = WorkerHeader(
@@ -154,7 +157,7 @@ object WorkerHeader {
     services = Map.empty,
     hasLateService = false,
     command = None,
-    readsTaskData = false,
+    isSignable = false,
     bytes = copy.bytes
   )
 
@@ -188,8 +191,7 @@ object WorkerHeader {
       task = Some(task),
       includes = includes,
       broadcasts = changes,
-      services = barrier ++ state,
-      readsTaskData = true
+      services = barrier ++ state
     )
   }
 

@@ -79,7 +79,7 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
       val owner = task.getOwner.toBuilder
       settings.connection.tenant.foreach(owner.setTenant)
       command.setSignedStatement(Signing.ofFunction(
-        // This driver opens the exchange at once, and no other.
+        // Only this driver uses the statement, and it opens the exchange at once.
         signing.copy(lifetimeMilliseconds =
           math.min(signing.lifetimeMilliseconds, WorkerRequests.SignatureMilliseconds)
         ),
@@ -186,11 +186,11 @@ private[workers] object WorkerRequests {
   }
 
   /** Return whether the driver, which has the key, signs the exchange. A signature says that the
-    * driver has introduced all code that the worker runs. Pickles from tasks may contain other
-    * code.
+    * driver has introduced all code that the worker runs. Pickles that follow the header may
+    * contain other code.
     */
   private def isSigned(header: WorkerHeader): Boolean =
-    !header.readsTaskData && SparkEnv.get.executorId == Driver
+    header.isSignable && SparkEnv.get.executorId == Driver
 
   /** Ask the pool for the version of its Python, as "major.minor". */
   def poolPython(): String = {

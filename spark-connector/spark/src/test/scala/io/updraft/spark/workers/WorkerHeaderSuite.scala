@@ -135,37 +135,30 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
   // What follows belongs to the stream.
   private def continued(written: Written) = written.text("more").toBytes
 
-  test("the header of a planner ends with the function") {
+  test("the header of a planner ends with the broadcasts, and pickles follow it") {
     def sent = new Written().text("3.11").text("/executor/files").int(1).text("lib.zip")
       .boolean(false).int(0)
     for (
       module <- Seq(
+        "analyze_udtf",
         "create_data_source",
         "plan_data_source_read",
-        "data_source_pushdown_filters",
-        "write_into_data_source"
+        "write_into_data_source",
+        "commit_data_source_write"
       )
     ) {
-      val header = read("4.3.0", continued(planner.text("pickled")), s"pyspark.sql.worker.$module")
-      check(header, sent.text("pickled").toBytes, Some("pickled"))
+      val header = read("4.3.0", continued(planner), s"pyspark.sql.worker.$module")
+      check(header, sent.toBytes, None)
       assert(header.includes == Seq("lib.zip") && header.broadcasts.added.keySet == Set(5L, 9L))
-      assert(!header.readsTaskData)
+      assert(!header.isSignable)
     }
-    val named = continued(planner.text("name").text("pickled"))
-    val analysis = read("4.3.0", named, "pyspark.sql.worker.analyze_udtf")
-    check(analysis, sent.text("name").text("pickled").toBytes, Some("pickled"))
-    val lookup = read("4.3.0", continued(planner), "pyspark.sql.worker.lookup_data_sources")
-    check(lookup, sent.toBytes, None)
-    assert(!lookup.readsTaskData)
   }
 
-  test("commits and tasks read what tasks have pickled") {
-    for (module <- Seq("commit_data_source_write", "python_streaming_sink_runner")) {
-      val header = read("4.3.0", continued(planner), s"pyspark.sql.worker.$module")
-      assert(header.readsTaskData && header.command.isEmpty)
-    }
+  test("workers of tasks and of streams that are not known are never signed") {
     val task = files(start.text(json(isBarrier = false))).int(0).settings().settings().toBytes
-    assert(read("4.2.0", task).readsTaskData)
+    assert(!read("4.2.0", task).isSignable)
+    val unknown = new Written().text("3.11").text("/files").int(0).text("pickled")
+    assert(!read("4.3.0", continued(unknown), "pyspark.sql.streaming.new_worker").isSignable)
   }
 
   test("the header of a stream ends with the function") {
@@ -173,12 +166,12 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     def written = new Written().text("3.11").text("/files").int(1).text("lib.zip").text("pickled")
     val header = read("4.3.0", continued(written), source)
     check(header, written.toBytes, Some("pickled"))
-    assert(header.includes == Seq("lib.zip") && !header.hasLateService)
+    assert(header.includes == Seq("lib.zip") && !header.hasLateService && header.isSignable)
     val state = "pyspark.sql.streaming.transform_with_state_driver_worker"
     def stateful = new Written().text("3.11").text("pickled")
     val ofState = read("4.3.0", continued(stateful), state)
     check(ofState, stateful.toBytes, Some("pickled"))
-    assert(ofState.hasLateService)
+    assert(ofState.hasLateService && ofState.isSignable)
   }
 
   test("a function of a Spark Connect session follows the session's id") {
@@ -186,7 +179,7 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     def written = new Written().text("3.11").text("a session").text("pickled")
     val header = read("4.3.0", continued(written), module)
     check(header, written.toBytes, Some("pickled"))
-    assert(header.session.contains("a session") && !header.readsTaskData)
+    assert(header.session.contains("a session") && header.isSignable)
   }
 
   test("another stream is refused") {

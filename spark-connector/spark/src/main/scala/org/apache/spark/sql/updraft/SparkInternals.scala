@@ -167,7 +167,10 @@ object SparkInternals {
     val block = BroadcastBlockId(id)
     val manager = SparkEnv.get.blockManager
     val found = manager.getLocalValues(block).getOrElse(
-      throw new NoSuchElementException(s"Spark has removed broadcast variable $id")
+      throw new NoSuchElementException(
+        s"Spark removed broadcast variable $id before its worker could read it: broadcast the value again, or " +
+          "call unpersist after the job"
+      )
     )
     try new File(found.data.next().asInstanceOf[PythonBroadcast].path)
     finally manager.releaseLock(block)
