@@ -60,7 +60,7 @@ def test_explain_calls_nothing(named: SparkSession, deployed: LocalPool) -> None
     before = _rows_of(deployed, "rebate")
     frame = named.sql("SELECT id, updraft.default.rebate(100, 20) AS less FROM range(10)")
     frame.explain("extended")
-    assert "FlightConstant [rebate()], endpoint=grpc://" in executed_plan(frame)
+    assert f"FlightConstant [rebate()], endpoint={deployed.tcp_endpoint}" in executed_plan(frame)
     assert "FlightConstant" in values(named, "EXPLAIN SELECT id, updraft.default.rebate(100, 20) FROM range(10)")[0]
     assert _rows_of(deployed, "rebate") == before
     assert {row.less for row in frame.collect()} == {80.0}

@@ -30,11 +30,11 @@ Call = tuple[str, ...]
 """Names of the `method` fields of a request, from the outermost to the innermost message."""
 
 MOST_BYTES = 8 * 1024
-"""Bytes of requests that may lack an answer. The server's buffer and each socket's buffer hold as much, so sending
+"""Maximum size of all unanswered requests. The server's buffer and each socket's buffer hold as much, so sending
 never waits for the server."""
 
 SEND_BYTES = MOST_BYTES // 2
-"""Bytes of collected requests that are sent without waiting for a reason. The server works while more are collected."""
+"""Size at which collected requests are sent, so that the server works while more are collected."""
 
 MOST_ANSWER_BYTES = 1024 * 1024
 """Size of the largest answer to a collected request: room for the text of an error."""
@@ -78,8 +78,8 @@ _UNUSED = "Error reading state ahead"
 class StateFile(io.BufferedRWPair):
     """File of a connection to the state server, as PySpark's client uses it: write, flush, read.
 
-    It changes the order of waiting only while a failed change means that the server has ended, so that no function
-    could have gone on after it: once the processor has been initialized, and until it deletes a state variable.
+    Until the processor is initialized, and after it deletes a state variable, every call waits for its answer: the
+    server survives some failures then.
     """
 
     def __init__(self, stream: ByteStream) -> None:
@@ -104,6 +104,7 @@ class StateFile(io.BufferedRWPair):
             return super().write(view)
         self._written += view
         if len(self._written) > MOST_BYTES:
+            self._reads.interrupt()
             self._settle()
             super().write(self._written)
             self._written.clear()
@@ -120,6 +121,7 @@ class StateFile(io.BufferedRWPair):
         message = _parsed(request)
         if message is None:
             # It may be anything, such as a table in Arrow.
+            self._reads.interrupt()
             self._settle()
             self._send(request)
             return
@@ -132,6 +134,9 @@ class StateFile(io.BufferedRWPair):
             self._read(request, _Read.of(message, call))
         else:
             self._reads.interrupt()
+            if call in PROBLEMS:
+                # Rows of a list may follow the request, and the server answers nothing before it has them.
+                self._settle()
             self._is_initialized |= call == _START and innermost.state == StateMessage_pb2.INITIALIZED
             self._has_removed |= call == _REMOVAL
             self._send(request)
@@ -199,7 +204,8 @@ class StateFile(io.BufferedRWPair):
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
-            raise self._failure
+            # Otherwise each time would lengthen the traceback, and keep its frames alive.
+            raise self._failure.with_traceback(None)
 
     def _check_answers(self) -> None:
         """Read all answers that PySpark does not read."""
@@ -215,7 +221,12 @@ class StateFile(io.BufferedRWPair):
 
     def _check_answer(self, problem: str) -> None:
         (size,) = _LENGTH.unpack(self._read_exactly(_LENGTH.size))
-        if size < 0 or (size > MOST_ANSWER_BYTES and problem != _UNUSED):
+        if size > MOST_ANSWER_BYTES and problem == _UNUSED:
+            # A value that the processor does not want. It may be larger than the worker's memory.
+            self._skip(size)
+            self._reads = _ReadOrder()
+            return
+        if not 0 <= size <= MOST_ANSWER_BYTES:
             raise PySparkRuntimeError(f"{problem}: the state server announced an answer of {size} bytes")
         try:
             answer = StateMessage_pb2.StateResponse.FromString(self._read_exactly(size))
@@ -223,6 +234,10 @@ class StateFile(io.BufferedRWPair):
             raise PySparkRuntimeError(f"{problem}: the state server's answer cannot be read") from None
         if answer.statusCode != 0 and (problem, answer.statusCode) != (_UNUSED, _NO_VALUE):
             raise PySparkRuntimeError(f"{problem}: {answer.errorMessage}")
+
+    def _skip(self, size: int) -> None:
+        while size:
+            size -= len(self._read_exactly(min(size, _BUFFER_BYTES)))
 
     def _read_exactly(self, size: int) -> bytes:
         data = super().read(size) if size else b""
@@ -259,7 +274,7 @@ class _Read(NamedTuple):
 
 
 class _ReadOrder:
-    """Memory of which read has followed which, without a change in between."""
+    """Record of the read that followed each read the last time, with no change between them."""
 
     def __init__(self) -> None:
         self._next: dict[tuple[Call, str], tuple[Call, str]] = {}

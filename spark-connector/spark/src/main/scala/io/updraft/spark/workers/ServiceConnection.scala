@@ -3,6 +3,7 @@ package io.updraft.spark.workers
 
 import java.io.IOException
 import java.nio.ByteBuffer
+import java.nio.channels.ClosedSelectorException
 
 /** Connection of a worker to a service of this process. One thread reads, and one other thread
   * writes.
@@ -11,8 +12,8 @@ import java.nio.ByteBuffer
   * answer on its own. A read waits for all of them, so that they travel to the worker in one batch.
   *
   * @param patienceMilliseconds
-  *   time without a further answer after which a read returns those that are there. A server that
-  *   has failed, or that is slow, owes the others.
+  *   time without a further answer after which a read returns the answers so far. A failed server
+  *   never sends the rest; a slow one sends them later.
   */
 private[workers] final class ServiceConnection(
     connection: LoopbackConnection,
@@ -48,7 +49,8 @@ private[workers] final class ServiceConnection(
     while (goesOn && target.hasRemaining && readBytes < dueBytes) {
       val count =
         try more(target, patienceMilliseconds)
-        catch { case _: IOException => 0 } // The next read raises it again.
+        // The next read raises it again.
+        catch { case _: IOException | _: ClosedSelectorException => 0 }
       goesOn = count > 0
       total += math.max(0, count)
     }
