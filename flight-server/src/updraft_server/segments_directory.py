@@ -19,7 +19,7 @@ _NETWORK = Path("/proc/self/ns/net")
 def segments_directory(listen: TcpAddress | None, listen_unix: Path | None) -> Path | None:
     """Return the directory for the front that listens on these addresses.
 
-    Return None if no client on this machine can connect, or if there is no place in memory.
+    Return None if only clients on other machines can connect, or if this machine has no directory in memory.
     """
     if listen_unix is not None:
         socket = listen_unix.absolute()

@@ -251,10 +251,8 @@ def assemble(
             raise PoolUnavailableError("the pool has not started yet: try again")
         return Capabilities.of(pool, settings.session_functions)
 
-    segments = Segments(
-        segments_directory(settings.listen_address, settings.listen_unix),
-        "owner" if settings.listen_unix is None else settings.listen_unix_access,
-    )
+    access = "owner" if settings.listen_unix is None else settings.listen_unix_access
+    segments = Segments(segments_directory(settings.listen_address, settings.listen_unix), access)
     tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
     exchanges = Exchanges(
         settings=settings,
@@ -357,13 +355,8 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Worke
     pool = Pool(pool_settings, partial(_log_output, output), partial(_log_dropped_output, output))
     try:
         token = os.environ.get(settings_handover.NEIGHBOURS_TOKEN_VARIABLE)
-        front = assemble(
-            settings,
-            pool,
-            Path(os.environ[settings_handover.ARTIFACTS_VARIABLE]),
-            Path(token) if token else None,
-            output,
-        )
+        artifacts = Path(os.environ[settings_handover.ARTIFACTS_VARIABLE])
+        front = assemble(settings, pool, artifacts, Path(token) if token else None, output)
     except OSError as error:
         raise StartError(f"the directory of artifacts cannot be made: {error}") from error
     loop = asyncio.get_running_loop()

@@ -157,7 +157,7 @@ def test_rows_of_a_list_in_arrow_follow_their_request(task: StatefulProcessorApi
         request = messages.StateRequest()
         request.stateVariableRequest.listStateCall.appendList.fetchWithArrow = True
         task._send_proto_message(request.SerializeToString())
-        # Alone: the server answers it only once it has the rows, and answers to other requests must not wait for that.
+        # The server answers this request after the rows, so no other answer may wait for it.
         assert len(server.sent) == 2
         task._send_arrow_state(_VALUE, [(1,), (2,)])
         assert task._receive_proto_message()[0] == 0

@@ -121,7 +121,7 @@ class Signatures:
             raise FunctionRefusedError(
                 "this pool runs only functions that their driver has signed, and this one has no signature: set "
                 "spark.updraft.udf.signingKeyFile on the driver. Most Python workers that Spark itself starts have no "
-                "signature whatever is set, because they load pickles that nobody signs: use DataFrame functions"
+                "signature even then, because they load unsigned pickles: use functions on DataFrames instead"
             )
         signer, statement = self._verified(request.command.signed_statement)
         if problem := _mismatch(statement, request, owner, signer) or self._untimely(statement, signer):

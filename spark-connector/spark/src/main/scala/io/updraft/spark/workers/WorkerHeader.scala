@@ -54,9 +54,7 @@ final case class BroadcastChanges(
   * @param hasLateService
   *   true if the port or path of a further service follows the header
   * @param command
-  *   pickled function, if it is part of the header and a worker of the driver runs it
-  * @param isSignable
-  *   true if the worker runs no other code than this function, whatever follows the header
+  *   pickled function of a Spark Connect session
   * @param bytes
   *   start of the stream for a worker on the pool: without secrets, without broadcast variables,
   *   which travel as artifacts, and without local properties that a function may not see
@@ -70,7 +68,6 @@ final case class WorkerHeader(
     services: Map[String, Option[String]],
     hasLateService: Boolean,
     command: Option[Array[Byte]],
-    isSignable: Boolean,
     bytes: Array[Byte]
 )
 
@@ -80,10 +77,6 @@ object WorkerHeader {
   private val PlanningModules = "pyspark.sql.worker."
   private val StreamingModules = "pyspark.sql.streaming."
   private val StateModule = "pyspark.sql.streaming.transform_with_state_driver_worker"
-
-  /** Modules of streams whose workers read numbers, text and JSON after their function. */
-  private val SignableModules =
-    Set(StateModule, "pyspark.sql.streaming.python_streaming_source_runner")
   private val NoBroadcasts = BroadcastChanges(Map.empty, Set.empty, None)
   private type Services = Map[String, Option[String]]
 
@@ -120,11 +113,7 @@ object WorkerHeader {
     val version = copy.text()
     val session = copy.text()
     val command = copy.block()
-    untasked(version, copy).copy(
-      session = Some(session),
-      command = Some(command),
-      isSignable = true
-    )
+    untasked(version, copy).copy(session = Some(session), command = Some(command))
   }
 
   private def ofPlanner(copy: HeaderCopy): WorkerHeader = {
@@ -138,14 +127,8 @@ object WorkerHeader {
     val version = copy.text()
     val isStateful = module == StateModule
     val includes = if (isStateful) Seq.empty else files(copy)
-    val command = copy.block()
-    untasked(version, copy)
-      .copy(
-        includes = includes,
-        command = Some(command),
-        hasLateService = isStateful,
-        isSignable = SignableModules(module)
-      )
+    copy.block(): Unit // The function.
+    untasked(version, copy).copy(includes = includes, hasLateService = isStateful)
   }
 
   private def untasked(version: String, copy: HeaderCopy) = WorkerHeader(
@@ -157,7 +140,6 @@ object WorkerHeader {
     services = Map.empty,
     hasLateService = false,
     command = None,
-    isSignable = false,
     bytes = copy.bytes
   )
 

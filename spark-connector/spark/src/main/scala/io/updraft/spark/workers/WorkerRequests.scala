@@ -186,11 +186,11 @@ private[workers] object WorkerRequests {
   }
 
   /** Return whether the driver, which has the key, signs the exchange. A signature says that the
-    * driver has introduced all code that the worker runs. Pickles that follow the header may
-    * contain other code.
+    * driver has introduced all code that the worker runs. Workers of Spark Connect sessions load
+    * nothing after their function; others load pickles, which may contain other code.
     */
   private def isSigned(header: WorkerHeader): Boolean =
-    header.isSignable && SparkEnv.get.executorId == Driver
+    header.session.nonEmpty && SparkEnv.get.executorId == Driver
 
   /** Ask the pool for the version of its Python, as "major.minor". */
   def poolPython(): String = {

@@ -100,7 +100,7 @@ private[workers] final class WorkerTunnel(
     header.services ++ ConnectServer.of(process).map(_.port.toString -> None)
 
   private def open(header: WorkerHeader): Exchange = {
-    // The values travel as artifacts, but Spark ends an executor whose server nobody connects to.
+    // The values travel as artifacts, but Spark kills the executor if nothing connects to this server.
     header.broadcasts.decryption.foreach { case (address, secret) =>
       Handshake.connect(process, address, secret).close()
     }

@@ -135,7 +135,7 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
   // What follows belongs to the stream.
   private def continued(written: Written) = written.text("more").toBytes
 
-  test("the header of a planner ends with the broadcasts, and pickles follow it") {
+  test("the header of a planner ends with the broadcasts") {
     def sent = new Written().text("3.11").text("/executor/files").int(1).text("lib.zip")
       .boolean(false).int(0)
     for (
@@ -150,28 +150,21 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
       val header = read("4.3.0", continued(planner), s"pyspark.sql.worker.$module")
       check(header, sent.toBytes, None)
       assert(header.includes == Seq("lib.zip") && header.broadcasts.added.keySet == Set(5L, 9L))
-      assert(!header.isSignable)
+      assert(header.session.isEmpty)
     }
-  }
-
-  test("workers of tasks and of streams that are not known are never signed") {
-    val task = files(start.text(json(isBarrier = false))).int(0).settings().settings().toBytes
-    assert(!read("4.2.0", task).isSignable)
-    val unknown = new Written().text("3.11").text("/files").int(0).text("pickled")
-    assert(!read("4.3.0", continued(unknown), "pyspark.sql.streaming.new_worker").isSignable)
   }
 
   test("the header of a stream ends with the function") {
     val source = "pyspark.sql.streaming.python_streaming_source_runner"
     def written = new Written().text("3.11").text("/files").int(1).text("lib.zip").text("pickled")
     val header = read("4.3.0", continued(written), source)
-    check(header, written.toBytes, Some("pickled"))
-    assert(header.includes == Seq("lib.zip") && !header.hasLateService && header.isSignable)
+    check(header, written.toBytes, None)
+    assert(header.includes == Seq("lib.zip") && !header.hasLateService)
     val state = "pyspark.sql.streaming.transform_with_state_driver_worker"
     def stateful = new Written().text("3.11").text("pickled")
     val ofState = read("4.3.0", continued(stateful), state)
-    check(ofState, stateful.toBytes, Some("pickled"))
-    assert(ofState.hasLateService && ofState.isSignable)
+    check(ofState, stateful.toBytes, None)
+    assert(ofState.hasLateService)
   }
 
   test("a function of a Spark Connect session follows the session's id") {
@@ -179,7 +172,7 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     def written = new Written().text("3.11").text("a session").text("pickled")
     val header = read("4.3.0", continued(written), module)
     check(header, written.toBytes, Some("pickled"))
-    assert(header.session.contains("a session") && header.isSignable)
+    assert(header.session.contains("a session"))
   }
 
   test("another stream is refused") {
