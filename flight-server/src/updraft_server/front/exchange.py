@@ -139,11 +139,12 @@ class Exchanges:
             owner = _owner(call, request)
             call.record.describe(tenant=owner.tenant, session=owner.session_id)
             share = calls.share_of(call, owner.tenant)
-            may_wait = not request.command.refuse_if_busy
+            may_wait = request.may_wait
             if not may_wait:
                 self.admission.check_free(share, request.task_key)
-                # Do not refuse after an upload, because the client would have to repeat it at the next pod.
-                may_wait = request.may_upload
+                # Do not refuse after an upload, because the client would have to repeat it at the next pod. A helper
+                # does not go to another pod.
+                may_wait = request.may_upload and not request.command.is_helper
             checked = self.signatures.check(request, owner) if request.is_session else None
             with self.admission.place(share, request.task_key, request.held_bytes) as place:
                 if request.plain:

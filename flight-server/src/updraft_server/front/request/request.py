@@ -156,6 +156,11 @@ class Request:
         return self.command.deferred_payload if self.command.HasField("deferred_payload") else None
 
     @property
+    def may_wait(self) -> bool:
+        """Whether the exchange may wait for other exchanges."""
+        return not (self.command.refuse_if_busy or self.command.is_helper)
+
+    @property
     def may_upload(self) -> bool:
         """Whether the pool may ask for the function's payload or its artifacts."""
         return self.deferred is not None or self.needs != NO_NEEDS
@@ -171,10 +176,10 @@ class Request:
     def task_key(self) -> TaskKey | None:
         """Task of this exchange. While the task holds a worker, the exchange may overtake other exchanges in the queue.
 
-        None if the client names no task.
+        None if the client names no task, and for helpers, which may not overtake.
         """
         task = self.command.task
-        if not task.owner.application_id:
+        if self.command.is_helper or not task.owner.application_id:
             return None
         return TaskKey(task.owner.application_id, task.stage_id, task.task_attempt_id)
 

@@ -59,12 +59,14 @@ final class Admission {
   private Stage stage = Stage.PREPARING;
   private long earlyBytes;
   private long openedNanos;
+  private boolean admitted;
   private boolean handedOver;
 
   /** Reset the state for a new call. */
   void restart() {
     stage = Stage.PREPARING;
     earlyBytes = 0;
+    admitted = false;
     handedOver = false;
   }
 
@@ -77,12 +79,18 @@ final class Admission {
 
   /** Record that the pool has a worker for the exchange. */
   void admitted() {
+    admitted = true;
     stage = stage.after(Stage.Event.ADMITTED);
   }
 
   /** Return whether this side has sent everything that the pool asked for. */
   boolean isOpen() {
     return stage != Stage.PREPARING && stage != Stage.PREPARING_ADMITTED;
+  }
+
+  /** Return whether the pool has a worker for the exchange. */
+  boolean isAdmitted() {
+    return admitted;
   }
 
   /** Return the value of {@link System#nanoTime} when the call opened. */

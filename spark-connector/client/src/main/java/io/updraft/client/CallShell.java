@@ -57,8 +57,9 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
 
   /** Call of this shell. */
   abstract class ShellCall extends FlightCall {
-    ShellCall() {
-      super(options, token, task, allocator, core.remainingNanos(System.nanoTime()));
+    /** Prepare a call to the pod of this task, or to any pod if the task is not named. */
+    ShellCall(TaskIdentity stay) {
+      super(options, token, stay, allocator, core.remainingNanos(System.nanoTime()));
     }
 
     @Override
@@ -70,6 +71,11 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     final void onClosed(Status status, Metadata trailers) {
       locked(() -> core.onClosed(this, status, trailers, System.nanoTime()));
     }
+  }
+
+  /** Return the task that makes the calls. */
+  final TaskIdentity task() {
+    return task;
   }
 
   /** Create a call without starting it. */

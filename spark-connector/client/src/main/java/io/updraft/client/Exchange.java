@@ -51,35 +51,21 @@ public final class Exchange extends CallShell<ExchangeCore> {
       TaskIdentity task,
       ExchangeRequest request,
       BufferAllocator allocator,
-      Replay replay,
-      Collection<? extends Artifact> artifacts) {
-    super(options, task, allocator, new ExchangeCore(options, replay, System.nanoTime()));
+      Collection<? extends Artifact> artifacts,
+      ExchangeCore core) {
+    super(options, task, allocator, core);
     this.request = request;
     this.artifacts = artifacts;
   }
 
   /**
-   * Open an exchange and return at once; the first failure surfaces in {@link #send}, {@link #poll}
-   * or {@link #take}.
+   * Open an exchange; the first failure surfaces in {@link #send}, {@link #poll} or {@link #take}.
+   * Returns at once, unless the command lists artifacts or its function is large: then this method,
+   * and every method that moves the exchange to another worker, blocks until the pool has them.
    *
    * @param allocator holds the replies; request batches must come from its root
-   * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
-   */
-  public static Exchange open(
-      ClientOptions options,
-      ExchangeCommand command,
-      Schema schema,
-      BufferAllocator allocator,
-      Replay replay) {
-    return open(options, command, schema, allocator, replay, List.of());
-  }
-
-  /**
-   * Open an exchange whose function needs artifacts. This method blocks until the pool has the
-   * artifacts. Every method that moves the exchange to another worker blocks in the same way. A
-   * large function is sent in the same way.
-   *
    * @param artifacts the artifacts listed in the command
+   * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    * @throws ExchangeException if an artifact cannot be read
    */
   public static Exchange open(
@@ -90,7 +76,23 @@ public final class Exchange extends CallShell<ExchangeCore> {
       Replay replay,
       Collection<? extends Artifact> artifacts) {
     ExchangeRequest request = ExchangeRequest.of(command, schema, options);
-    return opened(new Exchange(options, command.getTask(), request, allocator, replay, artifacts));
+    ExchangeCore core = new ExchangeCore(options, replay, false, System.nanoTime());
+    return opened(
+        new Exchange(options, command.getTask(), request, allocator, artifacts, core));
+  }
+
+  /**
+   * Open another exchange for the same task and function, and return at once. The pool refuses it
+   * unless a worker is idle; it then fails without asking again.
+   */
+  Exchange openHelper() {
+    ExchangeCore helper = new ExchangeCore(options, Replay.REPLAY, true, System.nanoTime());
+    return opened(new Exchange(options, task(), request, allocator, artifacts, helper));
+  }
+
+  /** Return why the exchange failed; null if it has not failed. */
+  ExchangeException failure() {
+    return read(() -> core.phase() == CallCore.Phase.FAILED ? core.failure() : null);
   }
 
   /** Return the {@code data_header} of the first message of an exchange with this schema. */
@@ -211,12 +213,14 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   @Override
   FlightCall newCall() {
-    return new PoolCall();
+    // A helper may run on any pod, because it never waits for a worker while its task holds one.
+    boolean anywhere = read(core::isHelper);
+    return new PoolCall(anywhere ? TaskIdentity.getDefaultInstance() : task());
   }
 
   @Override
   void start(FlightCall next) {
-    ByteString command = read(core::isRefusable) ? request.refusableCommand() : request.command();
+    ByteString command = read(() -> request.command(core.isHelper(), core.isRefusable()));
     openingBytes += next.start(command, request.schemaHeader(), options.windowBatches() + 1);
     if (upload(next)) {
       locked(() -> core.opened(command.size(), System.nanoTime()));
@@ -300,6 +304,10 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   /** Call of the exchange; {@link ReplyProtocol} checks the order of its replies. */
   private final class PoolCall extends ShellCall {
+    PoolCall(TaskIdentity stay) {
+      super(stay);
+    }
+
     @Override
     Replicas.Departure departure() {
       return read(core::departure);

@@ -38,6 +38,9 @@ final class ExchangeCore extends CallCore {
   /** True if the pool should refuse the current call instead of letting it wait. */
   private boolean refusable;
 
+  /** True until a helper's first call ends; its later calls are those of any exchange. */
+  private boolean helper;
+
   private boolean roomWanted;
   private Schema resultSchema;
 
@@ -46,13 +49,29 @@ final class ExchangeCore extends CallCore {
 
   private long bytesReceived;
 
-  ExchangeCore(ClientOptions options, Replay replay, long nowNanos) {
+  ExchangeCore(ClientOptions options, Replay replay, boolean helper, long nowNanos) {
     super(options, nowNanos);
+    this.helper = helper;
     this.log =
         new RequestLog(
             options.windowBatches(), options.windowBytes(), options.replayBytes(), replay);
     this.slicer = new BatchSlicer(options.maxMessageBytes());
     this.recovery = new Recovery(options, RetryBudget.of(options.endpoint()), nowNanos);
+  }
+
+  /** Return whether the current or next call is only to help another exchange of its task. */
+  boolean isHelper() {
+    return helper;
+  }
+
+  /** Return whether the current call has its worker and takes batches. */
+  boolean isAdmitted() {
+    return isRunning() && admission.isAdmitted();
+  }
+
+  /** Return whether the function has taken a batch of the current call. */
+  boolean hasTakenBatch() {
+    return consumed > 0;
   }
 
   Schema resultSchema() {
@@ -323,6 +342,10 @@ final class ExchangeCore extends CallCore {
 
   @Override
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
+    if (helper && !admission.isAdmitted()) {
+      return new Recovery.Decision.GiveUp(reason);
+    }
+    helper = false;
     boolean connected = call().connected();
     // A call that has sent no batch has done no work: it was waiting for a worker or for its input.
     boolean lostOnTheWire =

@@ -18,11 +18,21 @@ import org.apache.arrow.vector.types.pojo.Schema;
 record ExchangeRequest(ByteString command, ByteString deferredPayload, byte[] schemaHeader) {
   private static final ByteString REFUSE_IF_BUSY =
       ExchangeCommand.newBuilder().setRefuseIfBusy(true).build().toByteString();
+  private static final ByteString IS_HELPER =
+      ExchangeCommand.newBuilder().setIsHelper(true).build().toByteString();
 
-  /** Return the encoded command of a call that the pool refuses instead of letting it wait. */
-  ByteString refusableCommand() {
+  /**
+   * Return the encoded command of one call.
+   *
+   * @param isHelper whether the call is only to help another exchange of its task
+   * @param isRefusable whether the pool should refuse the call instead of letting it wait
+   */
+  ByteString command(boolean isHelper, boolean isRefusable) {
     // A parser merges encoded messages that follow each other.
-    return command.concat(REFUSE_IF_BUSY);
+    if (isHelper) {
+      return command.concat(IS_HELPER);
+    }
+    return isRefusable ? command.concat(REFUSE_IF_BUSY) : command;
   }
 
   /** Return the request for a command, adding the client's own limit on reply batches. */

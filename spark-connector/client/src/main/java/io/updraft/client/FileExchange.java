@@ -188,6 +188,10 @@ public final class FileExchange extends CallShell<FileCore> {
   }
 
   private final class WriterCall extends ShellCall {
+    WriterCall() {
+      super(task());
+    }
+
     @Override
     void onReady(boolean first) {
       locked(() -> {});

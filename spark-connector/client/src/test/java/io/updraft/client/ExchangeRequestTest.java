@@ -27,6 +27,6 @@ class ExchangeRequestTest {
     assertEquals("echo", plain.getRegistered().getName());
     assertEquals(
         plain.toBuilder().setRefuseIfBusy(true).build(),
-        ExchangeCommand.parseFrom(request.refusableCommand()));
+        ExchangeCommand.parseFrom(request.command(false, true)));
   }
 }

@@ -5,7 +5,7 @@ import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.{SparkContext, TaskContext}
 
-import io.updraft.client.Exchange
+import io.updraft.client.TaskExchange
 import io.updraft.proto.v1.Report
 
 /** Metrics of one operator: the stock Python metrics under their stock names, and the metrics of
@@ -25,8 +25,9 @@ final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializabl
 
   def received(rows: Long): Unit = all("pythonNumRowsReceived") += rows
 
-  /** Record the totals of an exchange that ended, whether it succeeded or failed. */
-  def closed(exchange: Exchange): Unit = {
+  /** Record the totals of a task's exchange that ended, whether it succeeded or failed. */
+  def closed(exchange: TaskExchange): Unit = {
+    all("updraftHelpers") += exchange.helpers()
     all("updraftReplays") += exchange.replays()
     all("pythonDataSent") += exchange.bytesSent()
     all("pythonDataReceived") += exchange.bytesReceived()
@@ -61,6 +62,8 @@ object ExchangeMetrics {
     SparkInternals.pythonMetrics(context) ++ Map(
       "updraftExchanges" -> SQLMetrics.createMetric(context, "exchanges with the pool"),
       "updraftBatchesSent" -> SQLMetrics.createMetric(context, "batches sent to the pool"),
+      "updraftHelpers" -> SQLMetrics
+        .createMetric(context, "helpers of tasks that waited for the pool"),
       "updraftReplays" -> SQLMetrics.createMetric(context, "replays on another worker"),
       "updraftSharedData" -> SQLMetrics
         .createSizeMetric(context, "data that passed through shared memory"),

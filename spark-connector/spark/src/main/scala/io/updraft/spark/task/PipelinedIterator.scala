@@ -7,7 +7,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, TaskKills, WorkerLogs}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-import io.updraft.client.{Exchange, Reply}
+import io.updraft.client.{Reply, TaskExchange}
 import io.updraft.spark.task.input.{Request, RequestSource, RetainedRows}
 import io.updraft.spark.task.output.{ResultBatch, Results}
 import io.updraft.spark.trace.TaskSpan
@@ -23,7 +23,7 @@ import io.updraft.spark.trace.TaskSpan
 final class PipelinedIterator(
     source: RequestSource,
     results: Results,
-    open: () => Exchange,
+    open: () => TaskExchange,
     files: InputFiles,
     failures: Failures,
     logs: WorkerLogs,
@@ -33,7 +33,7 @@ final class PipelinedIterator(
 ) extends Iterator[ColumnarBatch]
     with AutoCloseable {
   private[this] val kept = new ArrayDeque[RetainedRows]()
-  @volatile private[this] var exchange: Exchange = _
+  @volatile private[this] var exchange: TaskExchange = _
   private[this] var phase = Phase.Sending
   private[this] var batches: Iterator[ResultBatch] = Iterator.empty
   private[this] var ready: ColumnarBatch = _
@@ -139,8 +139,10 @@ final class PipelinedIterator(
   private def end(): Unit = {
     phase = Phase.Ended
     results.ended(kept)
-    failures.report(exchange.report())
-    metrics.reported(exchange.report(), context)
+    exchange.reports().forEach { report =>
+      failures.report(report)
+      metrics.reported(report, context)
+    }
     closeExchange()
   }
 

@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, WorkerLogs}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-import io.updraft.client.Exchange
+import io.updraft.client.TaskExchange
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.groups.{CogroupedFeed, GroupedInput, GroupedSide}
 import io.updraft.spark.task.input.{FusedCode, FusedInput, RequestSource, TaskInput}
@@ -49,9 +49,9 @@ abstract class TaskPipeline(
     )
   }
 
-  private def open(schema: Schema, span: TaskSpan, context: TaskContext): Exchange = {
+  private def open(schema: Schema, span: TaskSpan, context: TaskContext): TaskExchange = {
     val opening = function.opening(context)
-    Exchange.open(
+    TaskExchange.open(
       span.on(settings.clientOptions),
       opening.command,
       schema,
