@@ -127,11 +127,15 @@ class Exchanges:
             raise
         finally:
             self.activity.end(exchange)
-            if is_refused_busy:
-                self.metrics.refused_busy.inc()
-            else:
+            log = _log.info
+            if not is_refused_busy:
                 self._record(request, outcome, exchange)
-            _log.info("exchange ended", outcome=outcome, reason=reason, seconds=round(exchange.seconds, 4))
+            elif request is not None and request.command.is_helper:
+                # A task asks for helpers again and again while it waits for its function.
+                log = _log.debug
+            else:
+                self.metrics.refused_busy.inc()
+            log("exchange ended", outcome=outcome, reason=reason, seconds=round(exchange.seconds, 4))
 
     async def _run(self, call: calls.IdentifiedCall, request: Request, exchange: OpenExchange) -> None:
         async with calls.within_deadline(call, "exchange"), AsyncExitStack() as stack:

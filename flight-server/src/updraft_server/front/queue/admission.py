@@ -127,7 +127,7 @@ class Admission:
             raise _draining_error()
         newcomer = Place(tenant, None if task is None else replace(task, tenant=tenant), 0)
         if not self._is_next(newcomer) or not (self._pool.idle or self._may_overtake(newcomer)):
-            raise PoolBusyError("no worker is free for the exchange, and its client wants to ask another pod first")
+            raise PoolBusyError("no worker is free for the exchange, and its client does not want to wait for one")
 
     async def worker(self, place: Place, binding: Binding = REGISTERED, *, may_wait: bool = True) -> Grant:
         """Return a worker for a place, at once or when its turn comes. If cancelled, give back a granted worker.

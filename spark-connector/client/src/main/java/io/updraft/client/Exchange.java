@@ -9,7 +9,6 @@ import io.updraft.proto.v1.RequestMetadata;
 import io.updraft.proto.v1.SegmentRange;
 import io.updraft.proto.v1.TaskIdentity;
 import java.util.Collection;
-import java.util.List;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.BooleanSupplier;
 import org.apache.arrow.memory.ArrowBuf;
@@ -77,8 +76,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
       Collection<? extends Artifact> artifacts) {
     ExchangeRequest request = ExchangeRequest.of(command, schema, options);
     ExchangeCore core = new ExchangeCore(options, replay, false, System.nanoTime());
-    return opened(
-        new Exchange(options, command.getTask(), request, allocator, artifacts, core));
+    return opened(new Exchange(options, command.getTask(), request, allocator, artifacts, core));
   }
 
   /**

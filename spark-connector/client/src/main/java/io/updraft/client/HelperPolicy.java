@@ -4,18 +4,18 @@ package io.updraft.client;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Policy for the helpers of one task: when to ask the pool for one more. A task asks while it spends
- * at least half of its time waiting for its function. It first waits as long as its own first reply
- * took, because a helper may have to load the function too. The callers read the clock. Not
- * thread-safe.
+ * Policy for the helpers of one task: when to ask the pool for one more. A task asks while it
+ * spends at least half of its time waiting for its function. It first waits as long as its own
+ * first reply took, because a helper may have to load the function too. The callers read the clock.
+ * Not thread-safe.
  */
 final class HelperPolicy {
   /** Limit on the helpers that a task has at the same time. */
   static final int MOST_HELPERS = 7;
 
   /**
-   * How long a helper takes batches. Then it ends and another one may follow, so that exchanges that
-   * wait for a worker get one in about this time.
+   * How long a helper takes batches. Then it ends and another one may follow, so that exchanges
+   * that wait for a worker get one in about this time.
    */
   static final long SHIFT_NANOS = TimeUnit.SECONDS.toNanos(1);
 
@@ -82,8 +82,8 @@ final class HelperPolicy {
   }
 
   /**
-   * Record that a helper got no work. Ask again after a pause if the pool was busy; otherwise, never
-   * ask again.
+   * Record that a helper got no work. Ask again after a pause if the pool was busy; otherwise,
+   * never ask again.
    */
   void refused(boolean busy, long nowNanos) {
     stopped |= !busy;
