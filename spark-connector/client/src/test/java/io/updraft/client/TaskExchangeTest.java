@@ -265,11 +265,7 @@ final class TaskExchangeTest {
           call.receive();
           call.sendSchema(
               Exchange.schemaHeader(
-                  new Schema(
-                      List.of(
-                          Field.nullable(
-                              "other",
-                              new ArrowType.Int(64, true))))));
+                  new Schema(List.of(Field.nullable("other", new ArrowType.Int(64, true))))));
           FlightData batch = call.receive();
           call.sendBatch(1, 1, batch, Batches.rows(batch.header()));
           call.receive();

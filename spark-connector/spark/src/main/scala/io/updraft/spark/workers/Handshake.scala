@@ -5,7 +5,10 @@ import java.io.{DataInputStream, DataOutputStream, IOException}
 import java.net.{InetAddress, InetSocketAddress, UnixDomainSocketAddress}
 import java.nio.channels.{Channels, SocketChannel}
 import java.nio.charset.StandardCharsets.UTF_8
+import java.util.concurrent.Executors
+import java.util.concurrent.TimeUnit.MILLISECONDS
 
+import scala.concurrent.duration._
 import scala.util.control.NonFatal
 
 /** First messages between Spark and a worker, before the stream of the first task. The channel is
@@ -53,6 +56,25 @@ private[workers] object Handshake {
   private val Accepted = "ok"
   private val MostBytes = 4096
 
+  /** Longest handshake. Both sides are on one machine, so a slower one comes from a process that
+    * has connected and says nothing.
+    */
+  private val Limit = 10.seconds
+
+  private lazy val timer = Executors.newSingleThreadScheduledExecutor { (work: Runnable) =>
+    val thread = new Thread(work, "updraft-handshake-limit")
+    thread.setDaemon(true)
+    thread
+  }
+
+  /** Run a handshake. Close the channel if it takes too long, so that `body` raises an IOException.
+    */
+  def limited[T](channel: SocketChannel, limit: FiniteDuration = Limit)(body: Handshake => T): T = {
+    val end = timer.schedule((() => channel.close()): Runnable, limit.toMillis, MILLISECONDS)
+    try body(new Handshake(channel))
+    finally end.cancel(false): Unit
+  }
+
   /** Connect to a port, or to a path, of this process. */
   def connect(process: LaunchedProcess, address: String): SocketChannel =
     if (address.startsWith("/")) SocketChannel.open(UnixDomainSocketAddress.of(address))
@@ -61,7 +83,7 @@ private[workers] object Handshake {
   /** Connect to a service of this process that asks for a secret, if it has one. */
   def connect(process: LaunchedProcess, address: String, secret: Option[String]): SocketChannel = {
     val channel = connect(process, address)
-    try secret.foreach(new Handshake(channel).authenticate)
+    try secret.foreach(text => limited(channel)(_.authenticate(text)))
     catch {
       case NonFatal(e) =>
         channel.close()

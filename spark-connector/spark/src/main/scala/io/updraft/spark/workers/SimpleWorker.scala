@@ -12,9 +12,10 @@ private[workers] final class SimpleWorker(
 
   override def run(): Unit =
     try {
-      val handshake = new Handshake(channel)
-      if (!process.usesPaths) handshake.authenticate(process.secret)
-      handshake.introduce(process.pid)
+      Handshake.limited(channel) { handshake =>
+        if (!process.usesPaths) handshake.authenticate(process.secret)
+        handshake.introduce(process.pid)
+      }
       val started =
         new WorkerTunnel(new LoopbackConnection(channel), process.pid, process, layout)
       tunnel = Some(started)

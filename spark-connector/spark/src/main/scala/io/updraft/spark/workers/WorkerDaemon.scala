@@ -79,9 +79,10 @@ private[workers] final class WorkerDaemon(
     } finally channel.close()
 
   private def tunnel(channel: SocketChannel, idle: Process): Unit = {
-    val handshake = new Handshake(channel)
-    handshake.introduce(idle.pid())
-    if (socket.isEmpty) handshake.check(process.secret)
+    Handshake.limited(channel) { handshake =>
+      handshake.introduce(idle.pid())
+      if (socket.isEmpty) handshake.check(process.secret)
+    }
     val tunnel = new WorkerTunnel(new LoopbackConnection(channel), idle.pid(), process, layout)
     workers.put(idle.pid(), tunnel): Unit
     if (!listener.isOpen) tunnel.kill()
