@@ -36,6 +36,9 @@ class Source:
     def idle(self) -> int:
         return self._pool.idle
 
+    async def lease_idle(self, binding: Binding) -> Lease:
+        return await self._pool.lease_idle(binding)
+
     async def lease_extra(self, task: TaskKey | None, binding: Binding) -> Lease:
         return await self._pool.lease_extra(task, binding)
 

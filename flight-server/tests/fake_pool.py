@@ -185,6 +185,10 @@ class FakePool:
         self._count(-taken)
         return lease
 
+    async def lease_idle(self, binding: Binding) -> Lease:
+        """Return a lease of an idle worker."""
+        return await self.lease(None, binding)
+
     async def lease_extra(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
         """Return a lease of a worker beyond `workers`."""
         lease = FakeLease(f"fake-{len(self.leases) + 1}", self.script, task, lambda: self._count(0), binding)

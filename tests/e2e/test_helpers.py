@@ -39,7 +39,7 @@ def _raising(x: pd.Series) -> pd.Series:
 
 _KINDS: dict[str, Callable[[], Callable[[str], Column]]] = {
     "pandas": lambda: F.pandas_udf(_slow, "bigint"),
-    "pickled": lambda: F.udf(lambda x: [time.sleep(_SECONDS_PER_ROW), x * 2][1], "bigint"),
+    "pickled": lambda: F.udf(lambda x: int(_slow(pd.Series([x]))[0]), "bigint"),
 }
 
 
@@ -65,6 +65,12 @@ def test_an_idle_worker_helps_a_slow_task(sides: Sides, pool: LocalPool, kind: s
     assert metrics["updraftHelpers"] >= 1
     assert metrics["updraftExchanges"] == 1
     assert metrics["pythonNumRowsReceived"] == _ROWS
+
+
+def test_the_setting_turns_helpers_off(sides: Sides, pool: LocalPool) -> None:
+    with runtime_confs(sides.spark, {"spark.updraft.udf.maxHelpers": "0"}):
+        metrics = _metrics(sides.spark, pool, lambda spark: _one_task(spark, _KINDS["pandas"]()))
+    assert metrics["updraftHelpers"] == 0
 
 
 def test_a_nondeterministic_function_has_one_worker(sides: Sides, pool: LocalPool) -> None:

@@ -379,9 +379,9 @@ async def test_a_helper_gets_no_worker_beyond_the_pools_although_its_task_has_on
         await first.read()
         helper = front.exchange()
         await helper.write(command_request(echo_command(is_helper=True)))
-        replies, error = await all_replies(helper)
+        replies, error = await failure(helper)
         assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_POOL_BUSY
-        assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert len(pool.leases) == 1
         first.cancel()
 

@@ -84,6 +84,18 @@ async def test_the_last_of_several_fresh_workers_is_left_for_others(
             await pool.lease(None, C, leave_fresh=1)
 
 
+async def test_idle_workers_of_another_owner_and_fresh_ones_are_not_leased_as_idle(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2, fresh_workers=1) as (pool, _zygote):
+        await whole(pool, 1)
+        await used_by(pool, A, A)
+        with pytest.raises(NoIdleWorker, match="can serve the owner"):
+            await pool.lease_idle(B)
+        leases = [await pool.lease_idle(A), await pool.lease_idle(A)]
+        assert len({lease.worker for lease in leases}) == 2
+        with pytest.raises(NoIdleWorker):
+            await pool.lease_idle(A)
+
+
 async def test_an_owner_that_finds_no_fresh_worker_waits_for_the_one_that_starts(tmp_path: Path) -> None:
     async with running(tmp_path, workers=2, fresh_workers=1) as (pool, zygote):
         await whole(pool)

@@ -143,14 +143,14 @@ class Exchanges:
             owner = _owner(call, request)
             call.record.describe(tenant=owner.tenant, session=owner.session_id)
             share = calls.share_of(call, owner.tenant)
-            may_wait = request.may_wait
+            may_wait, is_helper = request.may_wait, request.command.is_helper
             if not may_wait:
                 self.admission.check_free(share, request.task_key)
                 # Do not refuse after an upload, because the client would have to repeat it at the next pod. A helper
                 # does not go to another pod.
-                may_wait = request.may_upload and not request.command.is_helper
+                may_wait = request.may_upload and not is_helper
             checked = self.signatures.check(request, owner) if request.is_session else None
-            with self.admission.place(share, request.task_key, request.held_bytes) as place:
+            with self.admission.place(share, request.task_key, request.held_bytes, is_helper=is_helper) as place:
                 if request.plain:
                     # Plain Flight engines wait only seconds for a reply's headers, and a worker may come free later.
                     await call.accept()

@@ -77,6 +77,9 @@ class WorkerPool(Protocol):
     async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
         """Return a worker at once; raises NoIdleWorker if the caller has to wait for one, and PoolError."""
 
+    async def lease_idle(self, binding: Binding) -> Lease:
+        """Lease an idle worker that serves no other owner; raises NoIdleWorker and PoolError."""
+
     async def lease_extra(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
         """Return a worker beyond the configured number; raises NoIdleWorker and PoolError."""
 

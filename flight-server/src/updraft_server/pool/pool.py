@@ -175,6 +175,12 @@ class Pool:
             raise leases.NoIdleWorker(f"the task holds {held} workers, the maximum for one task")
         return await self.lease_extra(task, binding)
 
+    async def lease_idle(self, binding: Binding) -> leases.Lease:
+        """Lease an idle worker that serves no other owner; raises NoIdleWorker and PoolError."""
+        if self._workers.best(WorkerState.IDLE, binding) is None:
+            raise leases.NoIdleWorker("no idle worker can serve the owner")
+        return await self.lease(None, binding)
+
     async def lease_extra(self, task: leases.TaskKey | None, binding: Binding = REGISTERED) -> leases.Lease:
         """Start and lease a worker beyond the configured number; raises NoIdleWorker and PoolError."""
         if self._closing:

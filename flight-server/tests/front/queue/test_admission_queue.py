@@ -8,10 +8,12 @@ from contextlib import ExitStack
 
 import pytest
 from admission_arrivals import TASK, Arrivals, PoolOf, Source, acquire, admission, settled
+from fake_pool import FakePool
 
 from updraft.errors import PoolBusyError, PoolFullError, PoolUnavailableError, ProtocolError
 from updraft.service.tenants import Caps, TenantCaps
-from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker
+from updraft_server.pool.bindings import Binding
+from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker
 
 
 @pytest.mark.parametrize(
@@ -321,3 +323,15 @@ async def test_a_task_that_holds_a_worker_need_not_wait_for_another_one(pool_of:
         second = await queue.worker(place, may_wait=False)
     for grant in (first, second):
         grant.release(LeaseOutcome.CLEAN)
+
+
+async def test_a_helper_takes_no_worker_from_another_owner(pool_of: PoolOf) -> None:
+    class OfAnother(FakePool):
+        async def lease_idle(self, binding: Binding) -> Lease:
+            raise NoIdleWorker("no idle worker can serve the owner")
+
+    queue = admission(OfAnother())
+    with queue.place("a", None, is_helper=True) as place, pytest.raises(PoolBusyError, match="can serve the owner"):
+        await queue.worker(place, may_wait=False)
+    assert queue.waiting == 0
+    (await acquire(queue, "a", None)).release(LeaseOutcome.CLEAN)

@@ -51,7 +51,7 @@ _UDF = (
     "replyTimeout",
     "deadline",
     "windowBytes",
-    "replayBytes",
+    "maxHelpers",
     "deterministic",
     "callOncePerValue",
     "signingKeyFile",

@@ -97,7 +97,9 @@ class Admission:
         metrics.watch("updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self.queue_bytes)
 
     @contextmanager
-    def place(self, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Iterator[Place]:
+    def place(
+        self, tenant: str, task: TaskKey | None, held_bytes: int = 0, *, is_helper: bool = False
+    ) -> Iterator[Place]:
         """Yield a place for one exchange, and give it up at the end of the block.
 
         `held_bytes` is the memory that the exchange takes until it has a worker: its command and schema.
@@ -106,7 +108,7 @@ class Admission:
         """
         if self._draining:
             raise _draining_error()
-        place = Place(tenant, None if task is None else replace(task, tenant=tenant), held_bytes)
+        place = Place(tenant, None if task is None else replace(task, tenant=tenant), held_bytes, is_helper=is_helper)
         if not self._may_overtake(place) or self._places.count_of(place.task) >= _MOST_SIBLINGS:
             self._check_caps(place)
             self._make_memory(place)
@@ -141,8 +143,9 @@ class Admission:
         if not place.granted.done() and self._is_next(place):
             try:
                 grant = await self._lease(place, binding)
-            except NoIdleWorker:
-                pass
+            except NoIdleWorker as error:
+                if place.is_helper:
+                    raise PoolBusyError(str(error)) from None
             else:
                 return self._unless_lost(place, grant)
         # From here on, and not before, the dispatcher may grant the place a worker.
@@ -187,7 +190,9 @@ class Admission:
             # A new owner needs a fresh worker, and starting one takes time. So a tenant that has used a turn leaves a
             # fresh worker ready for tenants that have used little.
             leave_fresh = int(self._turns.has_used_a_turn(place.tenant))
-            if self._is_starved(place):
+            if place.is_helper:
+                lease = await self._pool.lease_idle(binding)
+            elif self._is_starved(place):
                 lease = await self._pool.lease_extra(place.task, binding)
             else:
                 lease = await self._pool.lease(place.task, binding, leave_fresh=leave_fresh)

@@ -35,6 +35,8 @@ class Place:
     tenant: str
     task: TaskKey | None
     held_bytes: int
+    is_helper: bool = False
+    """Whether the exchange only helps another one of its task, so that it takes no worker from other owners."""
     binding: Binding | None = None
     """Binding of the worker that the exchange needs; None until the exchange is ready for a worker."""
     ready_seconds: float = 0.0

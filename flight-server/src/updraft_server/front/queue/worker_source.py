@@ -22,6 +22,9 @@ class WorkerSource(Protocol):
         The call does not take the last `leave_fresh` fresh workers.
         """
 
+    async def lease_idle(self, binding: Binding) -> Lease:
+        """Return an idle worker that serves no other owner; raise NoIdleWorker or PoolError."""
+
     async def lease_extra(self, task: TaskKey | None, binding: Binding) -> Lease:
         """Return a worker beyond the configured number; raise NoIdleWorker or PoolError."""
 

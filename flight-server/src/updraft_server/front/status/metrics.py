@@ -47,7 +47,7 @@ class FrontMetrics(Metrics):
         )
         self.refused_busy = self.counter(
             "updraft_exchanges_refused_busy_total",
-            "Exchanges refused because no worker was free and their clients wanted to ask another pod first; no helpers.",
+            "Exchanges, without helpers, whose clients wanted to ask another pod because no worker was free.",
         )
         self.exchange_seconds = self.seconds(
             "updraft_exchange_seconds", "Duration of an exchange, from its first message to its status.", ["function"]

@@ -60,6 +60,7 @@ final class Admission {
   private long earlyBytes;
   private long openedNanos;
   private boolean admitted;
+  private long admittedNanos;
   private boolean handedOver;
 
   /** Reset the state for a new call. */
@@ -78,8 +79,9 @@ final class Admission {
   }
 
   /** Record that the pool has a worker for the exchange. */
-  void admitted() {
+  void admitted(long nowNanos) {
     admitted = true;
+    admittedNanos = nowNanos;
     stage = stage.after(Stage.Event.ADMITTED);
   }
 
@@ -91,6 +93,11 @@ final class Admission {
   /** Return whether the pool has a worker for the exchange. */
   boolean isAdmitted() {
     return admitted;
+  }
+
+  /** Return the value of {@link System#nanoTime} when the pool assigned a worker. */
+  long admittedNanos() {
+    return admittedNanos;
   }
 
   /** Return the value of {@link System#nanoTime} when the call opened. */

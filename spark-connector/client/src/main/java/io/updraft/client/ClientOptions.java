@@ -50,6 +50,8 @@ import java.util.function.Consumer;
  * @param maxBatchBytes size limit of a batch's body in bytes, in either direction; at least 1. A
  *     larger batch fails with {@code ERROR_KIND_LIMIT}. Default: 2047 MiB, the largest batch that a
  *     service can be configured to take ({@code --max-batch-bytes})
+ * @param maxHelpers how many helpers a task may have at the same time ({@link TaskExchange}); zero
+ *     means none. Default: 7
  * @param maxReplays how many times in a row an exchange may move to another worker with no batch
  *     answered in between; zero means never. Unused with {@link Replay#NEVER}. Default: 3
  */
@@ -71,6 +73,7 @@ public record ClientOptions(
     long replayBytes,
     int maxMessageBytes,
     int maxBatchBytes,
+    int maxHelpers,
     int maxReplays)
     implements Serializable {
   private static final int REPLAY_WINDOWS = 4;
@@ -95,6 +98,7 @@ public record ClientOptions(
     check("replayBytes", replayBytes, replayBytes >= 0);
     check("maxMessageBytes", maxMessageBytes, maxMessageBytes >= 1);
     check("maxBatchBytes", maxBatchBytes, maxBatchBytes >= 1);
+    check("maxHelpers", maxHelpers, maxHelpers >= 0);
     check("maxReplays", maxReplays, maxReplays >= 0);
   }
 
@@ -151,6 +155,7 @@ public record ClientOptions(
     public long replayBytes;
     public int maxMessageBytes = 1 << 30;
     public int maxBatchBytes = 2047 << 20;
+    public int maxHelpers = 7;
     public int maxReplays = 3;
 
     /** Create a draft of the defaults. It has no peer and no endpoint. */
@@ -174,6 +179,7 @@ public record ClientOptions(
       replayBytes = options.replayBytes;
       maxMessageBytes = options.maxMessageBytes;
       maxBatchBytes = options.maxBatchBytes;
+      maxHelpers = options.maxHelpers;
       maxReplays = options.maxReplays;
     }
 
@@ -196,6 +202,7 @@ public record ClientOptions(
           replayBytes,
           maxMessageBytes,
           maxBatchBytes,
+          maxHelpers,
           maxReplays);
     }
   }

@@ -11,6 +11,7 @@ import io.updraft.proto.v1.TaskIdentity;
 import java.util.Collection;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.BooleanSupplier;
+import java.util.function.Predicate;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
@@ -45,6 +46,9 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   private final LongAdder sharedBytes = new LongAdder();
 
+  /** Called after each message, on gRPC's event loop. */
+  volatile Runnable listener = () -> {};
+
   private Exchange(
       ClientOptions options,
       TaskIdentity task,
@@ -75,17 +79,14 @@ public final class Exchange extends CallShell<ExchangeCore> {
       Replay replay,
       Collection<? extends Artifact> artifacts) {
     ExchangeRequest request = ExchangeRequest.of(command, schema, options);
-    ExchangeCore core = new ExchangeCore(options, replay, false, System.nanoTime());
+    ExchangeCore core = new ExchangeCore(options, replay, System.nanoTime());
     return opened(new Exchange(options, command.getTask(), request, allocator, artifacts, core));
   }
 
-  /**
-   * Open another exchange for the same task and function, and return at once. The pool refuses it
-   * unless a worker is idle; it then fails without asking again.
-   */
-  Exchange openHelper() {
-    ExchangeCore helper = new ExchangeCore(options, Replay.REPLAY, true, System.nanoTime());
-    return opened(new Exchange(options, task(), request, allocator, artifacts, helper));
+  /** Return a helper: another exchange for the same function, which {@link #startCall} opens. */
+  Exchange newHelper() {
+    ExchangeCore helper = new ExchangeCore(options, Replay.REPLAY, System.nanoTime()).asHelper();
+    return new Exchange(options, task(), request, allocator, artifacts, helper);
   }
 
   /** Return why the exchange failed; null if it has not failed. */
@@ -132,7 +133,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
    * @param groups the ends of the groups in the batch
    */
   public void send(ArrowRecordBatch batch, int rows, BatchGroups groups) {
-    if (!admit(batch, rows, groups)) {
+    if (!admit(batch, rows, groups, core::admit)) {
       recoverIfDue();
     }
   }
@@ -142,10 +143,12 @@ public final class Exchange extends CallShell<ExchangeCore> {
    * #take}. That thread alone replaces a lost call.
    */
   public void sendBesideTake(ArrowRecordBatch batch, int rows) {
-    admit(batch, rows, BatchGroups.NONE);
+    admit(batch, rows, BatchGroups.NONE, core::admit);
   }
 
-  private boolean admit(ArrowRecordBatch batch, int rows, BatchGroups groups) {
+  /** Give a batch to the core, which may send it. Return whether a call is open. */
+  boolean admit(
+      ArrowRecordBatch batch, int rows, BatchGroups groups, Predicate<RequestBatch> take) {
     if (rows != batch.getLength()) {
       batch.close();
       throw new IllegalArgumentException(
@@ -154,7 +157,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
     RequestBatch taken = RequestBatch.takeOver(batch, groups, options);
     lock.lock();
     try {
-      boolean running = core.admit(taken);
+      boolean running = take.test(taken);
       advance();
       return running;
     } finally {
@@ -211,14 +214,14 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   @Override
   FlightCall newCall() {
-    // A helper may run on any pod, because it never waits for a worker while its task holds one.
-    boolean anywhere = read(core::isHelper);
+    // A helper does not wait for a worker, so it may run on any pod that needs no upload for it.
+    boolean anywhere = artifacts.isEmpty() && read(core::callsAsHelper);
     return new PoolCall(anywhere ? TaskIdentity.getDefaultInstance() : task());
   }
 
   @Override
   void start(FlightCall next) {
-    ByteString command = read(() -> request.command(core.isHelper(), core.isRefusable()));
+    ByteString command = read(() -> request.command(core.callsAsHelper(), core.isRefusable()));
     openingBytes += next.start(command, request.schemaHeader(), options.windowBatches() + 1);
     if (upload(next)) {
       locked(() -> core.opened(command.size(), System.nanoTime()));
@@ -297,7 +300,9 @@ public final class Exchange extends CallShell<ExchangeCore> {
    */
   public void cancel(String reason) {
     locked(() -> core.cancel(reason));
-    call().cancel(reason);
+    if (call() != null) {
+      call().cancel(reason);
+    }
   }
 
   /** Call of the exchange; {@link ReplyProtocol} checks the order of its replies. */
@@ -373,6 +378,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
       } finally {
         lock.unlock();
       }
+      listener.run();
       return !(event instanceof ReplyEvent.Batch || event instanceof ReplyEvent.Logged);
     }
 

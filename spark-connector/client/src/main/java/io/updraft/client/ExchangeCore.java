@@ -38,10 +38,13 @@ final class ExchangeCore extends CallCore {
   /** True if the pool should refuse the current call instead of letting it wait. */
   private boolean refusable;
 
-  /** True until a helper's first call ends; its later calls are those of any exchange. */
   private boolean helper;
 
+  /** True until a helper's first call is lost; later calls are ordinary calls. */
+  private boolean callsAsHelper;
+
   private boolean roomWanted;
+  private boolean woken;
   private Schema resultSchema;
 
   /** The worker's measurements, set once the pool has sent every result of the current call. */
@@ -49,9 +52,8 @@ final class ExchangeCore extends CallCore {
 
   private long bytesReceived;
 
-  ExchangeCore(ClientOptions options, Replay replay, boolean helper, long nowNanos) {
+  ExchangeCore(ClientOptions options, Replay replay, long nowNanos) {
     super(options, nowNanos);
-    this.helper = helper;
     this.log =
         new RequestLog(
             options.windowBatches(), options.windowBytes(), options.replayBytes(), replay);
@@ -59,19 +61,29 @@ final class ExchangeCore extends CallCore {
     this.recovery = new Recovery(options, RetryBudget.of(options.endpoint()), nowNanos);
   }
 
-  /** Return whether the current or next call is only to help another exchange of its task. */
-  boolean isHelper() {
-    return helper;
+  /** Make this the core of an exchange that helps another one of its task, and return it. */
+  ExchangeCore asHelper() {
+    helper = true;
+    callsAsHelper = true;
+    return this;
   }
 
-  /** Return whether the current call has its worker and takes batches. */
-  boolean isAdmitted() {
-    return isRunning() && admission.isAdmitted();
+  /** Return whether the current or next call is the call of a helper. */
+  boolean callsAsHelper() {
+    return callsAsHelper;
   }
 
-  /** Return whether the function has taken a batch of the current call. */
-  boolean hasTakenBatch() {
-    return consumed > 0;
+  Admission admission() {
+    return admission;
+  }
+
+  boolean hasAnswered() {
+    return log.answered() > 0;
+  }
+
+  /** Make the waiting task thread look for work elsewhere: its next wait returns ROOM. */
+  void wake() {
+    woken = true;
   }
 
   Schema resultSchema() {
@@ -187,6 +199,15 @@ final class ExchangeCore extends CallCore {
 
   /** Take a batch over; if this throws, the batch is closed. Return false if no call is open. */
   boolean admit(RequestBatch batch) {
+    if (phase().isUndecided() && !isSendingFinished() && !log.hasRoom()) {
+      batch.close();
+      throw new IllegalStateException("the window has no room");
+    }
+    return admitBeyondWindow(batch);
+  }
+
+  /** Take a batch over like {@link #admit}, even if the window has no room. */
+  boolean admitBeyondWindow(RequestBatch batch) {
     try {
       switch (phase()) {
         case FAILED -> throw failure();
@@ -202,9 +223,8 @@ final class ExchangeCore extends CallCore {
   }
 
   private void add(RequestBatch batch) {
-    if (isSendingFinished() || !log.hasRoom()) {
-      throw new IllegalStateException(
-          isSendingFinished() ? "sending has finished" : "the window has no room");
+    if (isSendingFinished()) {
+      throw new IllegalStateException("sending has finished");
     }
     log.add(batch);
     roomWanted = !log.hasRoom();
@@ -231,10 +251,12 @@ final class ExchangeCore extends CallCore {
    */
   ReplyQueue.Entry nextOrRoom() {
     ReplyQueue.Entry entry = next();
-    if (entry != null || !roomWanted || isSendingFinished() || !log.hasRoom()) {
+    boolean room = roomWanted && !isSendingFinished() && log.hasRoom();
+    if (entry != null || !(room || woken)) {
       return entry;
     }
-    roomWanted = false;
+    roomWanted &= !room;
+    woken = false;
     return ReplyQueue.ROOM;
   }
 
@@ -284,7 +306,7 @@ final class ExchangeCore extends CallCore {
     } else if (event instanceof ReplyEvent.PayloadWanted) {
       payloadWanted = true;
     } else if (event instanceof ReplyEvent.Admitted) {
-      admission.admitted();
+      admission.admitted(nowNanos);
     } else if (event instanceof ReplyEvent.Logged logged) {
       replies.add(Reply.logged(logged.lines()), from);
     } else if (event instanceof ReplyEvent.SchemaKnown known) {
@@ -342,10 +364,11 @@ final class ExchangeCore extends CallCore {
 
   @Override
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
-    if (helper && !admission.isAdmitted()) {
+    if (helper && log.answered() == log.sent()) {
+      // The task has lost nothing, and can do without this helper.
       return new Recovery.Decision.GiveUp(reason);
     }
-    helper = false;
+    callsAsHelper = false;
     boolean connected = call().connected();
     // A call that has sent no batch has done no work: it was waiting for a worker or for its input.
     boolean lostOnTheWire =
@@ -355,10 +378,14 @@ final class ExchangeCore extends CallCore {
     }
     Recovery.Progress progress =
         new Recovery.Progress(
-            workDone || lostOnTheWire, base, startedBatch(), log.replayable(), call().reach());
+            workDone || lostOnTheWire,
+            base,
+            log.startedBatch(base, consumed),
+            log.replayable(),
+            call().reach());
     Recovery.Decision decision = recovery.decide(reason, progress, hint, nowNanos);
     if (decision instanceof Recovery.Decision.GiveUp last) {
-      return new Recovery.Decision.GiveUp(explained(last.failure()));
+      return new Recovery.Decision.GiveUp(log.explained(last.failure(), options()));
     }
     if (!log.oneToOne()) {
       // Drop the replies now. If they stayed until the next call begins, the task could take one in
@@ -366,34 +393,5 @@ final class ExchangeCore extends CallCore {
       replies.dropBatches();
     }
     return decision;
-  }
-
-  /**
-   * Add to the failure why the exchange was not replayed. A failure that allows no replay stays as
-   * it is.
-   */
-  private Failure explained(Failure failure) {
-    if (log.forgottenBytes() == 0 || !Recovery.isLoss(failure)) {
-      return failure;
-    }
-    return failure.withMessage(
-        "%s; not replayed: the function had taken %d bytes without answering, and a task keeps at most %d (%s)"
-            .formatted(
-                failure.message(),
-                log.forgottenBytes(),
-                options().replayBytes(),
-                options().peer().setting(Peer.Setting.REPLAY_BYTES)));
-  }
-
-  /**
-   * Return the number of the batch that the function has started. Return zero if that is unknown:
-   * the worker may have died before it saw its first batch.
-   */
-  private long startedBatch() {
-    if (!log.oneToOne()) {
-      return consumed;
-    }
-    boolean sign = consumed > 0 || log.answered() > base;
-    return sign && log.answered() < log.sent() ? log.answered() + 1 : 0;
   }
 }

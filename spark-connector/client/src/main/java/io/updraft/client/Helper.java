@@ -1,85 +1,180 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import io.updraft.proto.v1.ErrorKind;
+import java.util.Set;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+
 /**
  * Exchange that helps the main exchange of its task for one shift, a limited time in which it takes
- * batches. Used only by the task's thread, except for {@link #exchange}, which any thread may
- * cancel.
+ * batches. A timer ends the shift, so that the worker comes free even if the task's thread is busy
+ * or waits for something else. The lock of {@link #exchange} guards the stage.
  */
 final class Helper {
+  /**
+   * Length of a shift, and of the wait for a worker. Exchanges that wait for a worker get one in
+   * about this time.
+   */
+  static final long SHIFT_MILLISECONDS = 1_000;
+
+  /** Kinds of errors that mean that the pool has no worker for a helper now. */
+  private static final Set<ErrorKind> BUSY =
+      Set.of(
+          ErrorKind.ERROR_KIND_POOL_BUSY,
+          ErrorKind.ERROR_KIND_POOL_FULL,
+          ErrorKind.ERROR_KIND_POOL_UNAVAILABLE,
+          ErrorKind.ERROR_KIND_UNSPECIFIED);
+
   /** Stage of a helper. */
   enum Stage {
-    /** The pool has not said yet whether a worker is idle. */
+    /** The task does not know yet whether the pool has a worker. */
     ASKED,
     /** The helper takes batches. */
     WORKING,
-    /** The helper takes no more batches, and replies may be on their way. */
+    /** The helper takes no more batches; replies may be on their way. */
     LEAVING
   }
 
   final Exchange exchange;
   private Stage stage = Stage.ASKED;
-  private long leavesNanos;
   private long sent;
+  private int shiftsBeforeFirstReply;
+  private int shiftsAfterFirstReply;
+  private volatile ScheduledFuture<?> shift;
+
+  /** Batches whose replies the task has not taken. Used only by the task's thread. */
   private int unanswered;
 
   Helper(Exchange exchange) {
     this.exchange = exchange;
   }
 
-  /** Return whether the pool had a worker for the helper. */
-  boolean hasWorked() {
-    return stage != Stage.ASKED;
+  /** Open the exchange. */
+  void start() {
+    exchange.startCall();
+    shift =
+        EventLoops.TIMER.scheduleAtFixedRate(
+            this::endShift, SHIFT_MILLISECONDS, SHIFT_MILLISECONDS, TimeUnit.MILLISECONDS);
   }
 
-  /** Return the number of batches that the helper has and has not answered. */
-  int unanswered() {
-    return unanswered;
+  /**
+   * End the shift, or the wait for a worker. If the first reply took several shifts, because the
+   * worker had to load the function, the helper stays for as many more.
+   */
+  private void endShift() {
+    ExchangeCore core = exchange.core;
+    if (exchange.read(() -> stage == Stage.ASKED && !core.admission().isAdmitted())) {
+      exchange.cancel("the pool has not assigned a worker in time");
+      return;
+    }
+    exchange.locked(
+        () -> {
+          if (sent > 0 && !core.hasAnswered()) {
+            shiftsBeforeFirstReply++;
+          } else if (shiftsAfterFirstReply++ >= shiftsBeforeFirstReply) {
+            leave();
+          }
+        });
   }
 
-  /** Return whether the helper has answered all of its batches and gets no more. */
-  boolean isDone() {
-    return stage == Stage.LEAVING && unanswered == 0;
-  }
-
-  /** Return why the helper failed before it had a batch; null if it did not. */
-  ExchangeException failureWithoutWork() {
-    return sent > 0 ? null : exchange.failure();
-  }
-
-  /** Begin the shift once the pool has given a worker, and end it when its time is over. */
-  void advance(long nowNanos) {
-    if (stage == Stage.ASKED && exchange.read(exchange.core::isAdmitted)) {
-      stage = Stage.WORKING;
-      leavesNanos = nowNanos + HelperPolicy.SHIFT_NANOS;
-    } else if (stage == Stage.WORKING && nowNanos - leavesNanos >= 0) {
-      leave();
+  /** Begin the shift if the pool has assigned a worker. */
+  void begin() {
+    exchange.lock.lock();
+    try {
+      if (stage == Stage.ASKED && exchange.core.admission().isAdmitted()) {
+        stage = Stage.WORKING;
+      }
+    } finally {
+      exchange.lock.unlock();
     }
   }
 
   /** Take no more batches. */
   void leave() {
-    stage = Stage.LEAVING;
-    exchange.finishSending();
+    exchange.locked(
+        () -> {
+          stage = Stage.LEAVING;
+          exchange.core.finishSending();
+        });
+  }
+
+  Stage stage() {
+    return exchange.read(() -> stage);
+  }
+
+  /** Return whether the helper was given a batch. */
+  boolean hasWorked() {
+    return exchange.read(() -> sent > 0);
+  }
+
+  /** Return the number of batches whose replies the task has not taken. */
+  int unanswered() {
+    return unanswered;
+  }
+
+  /** Record that the task has taken a reply. */
+  void answered() {
+    unanswered--;
+  }
+
+  /** Return why the helper failed if its task has lost nothing by that; null otherwise. */
+  ExchangeException harmlessFailure() {
+    ExchangeException failure = exchange.failure();
+    boolean isHarmless =
+        failure != null
+            && unanswered == 0
+            && (!hasWorked() || failure.kind() != ErrorKind.ERROR_KIND_USER);
+    return isHarmless ? failure : null;
+  }
+
+  /** Return whether the failure of a helper means that a later one may get a worker. */
+  static boolean isBusy(ExchangeException failure) {
+    return BUSY.contains(failure.kind());
   }
 
   /**
-   * Return whether the helper may take a batch. Until its worker has taken the first batch, it gets
-   * no other: loading the function may take long, and the task's results wait for it.
+   * Return whether the helper takes a batch now. Until the first reply it takes only one, because
+   * loading the function may take long, and the results of the task wait for it. It never has more
+   * batches than the pool may answer before the task takes a reply, so that it can always leave.
    */
   boolean takesBatch() {
+    return exchange.read(this::hasRoom);
+  }
+
+  private boolean hasRoom() {
+    ExchangeCore core = exchange.core;
     return stage == Stage.WORKING
-        && (sent == 0 || exchange.read(exchange.core::hasTakenBatch))
-        && exchange.failure() == null
-        && exchange.hasRoom();
+        && core.isRunning()
+        && core.admission().isAdmitted()
+        && unanswered < (core.hasAnswered() ? exchange.options.windowBatches() : 1)
+        && core.hasRoom();
   }
 
-  void sent() {
-    sent++;
-    unanswered++;
+  /**
+   * Send a batch and take it over. Return false, with the batch untouched, if that came too late.
+   */
+  boolean send(ArrowRecordBatch batch, int rows, BatchGroups groups) {
+    exchange.lock.lock();
+    try {
+      if (!hasRoom()) {
+        return false;
+      }
+      exchange.send(batch, rows, groups);
+      sent++;
+      unanswered++;
+      return true;
+    } finally {
+      exchange.lock.unlock();
+    }
   }
 
-  void answered() {
-    unanswered--;
+  /** Cancel whatever has not finished and release everything. */
+  void close() {
+    if (shift != null) {
+      shift.cancel(false);
+    }
+    exchange.close();
   }
 }

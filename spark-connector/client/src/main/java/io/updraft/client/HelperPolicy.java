@@ -5,51 +5,50 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Policy for the helpers of one task: when to ask the pool for one more. A task asks while it
- * spends at least half of its time waiting for its function. It first waits as long as its own
- * first reply took, because a helper may have to load the function too. The callers read the clock.
- * Not thread-safe.
+ * spends at least half of its time waiting for its function. Before each helper it waits as long as
+ * its own first reply took, because the helper's worker may have to load the function too. The
+ * callers read the clock. Not thread-safe.
  */
 final class HelperPolicy {
-  /** Limit on the helpers that a task has at the same time. */
-  static final int MOST_HELPERS = 7;
-
-  /**
-   * How long a helper takes batches. Then it ends and another one may follow, so that exchanges
-   * that wait for a worker get one in about this time.
-   */
-  static final long SHIFT_NANOS = TimeUnit.SECONDS.toNanos(1);
-
   /** Shortest wait that is worth the messages that open an exchange. */
   private static final long LEAST_WAIT_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
+
+  /** Time after which half of what was measured is forgotten. */
+  private static final long MEMORY_NANOS = TimeUnit.SECONDS.toNanos(2);
 
   private static final long FIRST_PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
   /** Longest pause after a refusal. A worker that comes free meanwhile stays idle for that long. */
   private static final long LONGEST_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(4);
 
-  private final long openedNanos;
+  private final int mostHelpers;
 
   /** Wait after which a helper is worth its start; zero before the first reply. */
   private long worthNanos;
 
   private long measuredSinceNanos;
   private long waitedNanos;
-  private long pausedUntilNanos;
+  private long againNanos;
   private long pauseNanos = FIRST_PAUSE_NANOS;
 
-  /** True if a shift has just ended: its worker may go on at once. */
+  /** True if a shift has just ended: its worker can go on at once. */
   private boolean shiftEnded;
 
   private boolean stopped;
 
-  HelperPolicy(long nowNanos) {
-    this.openedNanos = nowNanos;
+  HelperPolicy(int mostHelpers) {
+    this.mostHelpers = mostHelpers;
   }
 
-  /** Record a batch of results. */
-  void replied(long nowNanos) {
+  /**
+   * Record a batch of results.
+   *
+   * @param admittedNanos when the pool assigned a worker to the task
+   */
+  void replied(long admittedNanos, long nowNanos) {
     if (worthNanos == 0) {
-      worthNanos = Math.max(LEAST_WAIT_NANOS, nowNanos - openedNanos);
+      worthNanos = Math.max(LEAST_WAIT_NANOS, nowNanos - admittedNanos);
+      againNanos = nowNanos;
       measureFrom(nowNanos);
     }
   }
@@ -59,14 +58,18 @@ final class HelperPolicy {
     waitedNanos += nanos;
   }
 
-  /** Return whether to ask for a helper now. */
+  /** Return whether a task with this many helpers should ask for another one. */
   boolean isDue(int helpers, long nowNanos) {
-    if (stopped || worthNanos == 0 || helpers >= MOST_HELPERS) {
+    if (stopped || worthNanos == 0 || helpers >= mostHelpers || nowNanos - againNanos < 0) {
       return false;
     }
     boolean mostlyWaits = 2 * waitedNanos >= nowNanos - measuredSinceNanos;
-    boolean enough = shiftEnded || waitedNanos >= worthNanos;
-    return mostlyWaits && enough && nowNanos - pausedUntilNanos >= 0;
+    boolean isWorth = mostlyWaits && (shiftEnded || waitedNanos >= worthNanos);
+    if (!isWorth && nowNanos - measuredSinceNanos >= Math.max(MEMORY_NANOS, 4 * worthNanos)) {
+      measuredSinceNanos += (nowNanos - measuredSinceNanos) / 2;
+      waitedNanos /= 2;
+    }
+    return isWorth;
   }
 
   /** Record that a helper was asked for. */
@@ -81,14 +84,15 @@ final class HelperPolicy {
     pauseNanos = FIRST_PAUSE_NANOS;
   }
 
-  /**
-   * Record that a helper got no work. Ask again after a pause if the pool was busy; otherwise,
-   * never ask again.
-   */
-  void refused(boolean busy, long nowNanos) {
-    stopped |= !busy;
-    pausedUntilNanos = nowNanos + pauseNanos;
+  /** Record that the pool had no worker for a helper: ask again after a pause. */
+  void busy(long nowNanos) {
+    againNanos = nowNanos + pauseNanos;
     pauseNanos = Math.min(LONGEST_PAUSE_NANOS, 2 * pauseNanos);
+  }
+
+  /** Ask for no more helpers. */
+  void stop() {
+    stopped = true;
   }
 
   private void measureFrom(long nowNanos) {

@@ -63,7 +63,7 @@ public enum Peer {
     ACQUIRE_TIMEOUT("acquireTimeout"),
     REPLY_TIMEOUT("replyTimeout"),
     DEADLINE("deadline"),
-    REPLAY_BYTES("replayBytes");
+    WINDOW_BYTES("windowBytes");
 
     private final String name;
 

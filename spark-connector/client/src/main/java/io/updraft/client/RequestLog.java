@@ -63,6 +63,38 @@ final class RequestLog implements AutoCloseable {
     return forgottenBytes;
   }
 
+  /**
+   * Add to the failure why the exchange was not replayed. A failure that allows no replay stays as
+   * it is.
+   */
+  Failure explained(Failure failure, ClientOptions options) {
+    if (forgottenBytes == 0 || !Recovery.isLoss(failure)) {
+      return failure;
+    }
+    return failure.withMessage(
+        "%s; not replayed: the function had taken %d bytes without answering, and a task keeps at most %d (four times %s, at least 64m)"
+            .formatted(
+                failure.message(),
+                forgottenBytes,
+                replayBytes,
+                options.peer().setting(Peer.Setting.WINDOW_BYTES)));
+  }
+
+  /**
+   * Return the number of the batch that the function has started. Return zero if that is unknown:
+   * the worker may have died before it saw its first batch.
+   *
+   * @param base number of the last batch before the first batch of the current call
+   * @param taken number, within the current call, of the last batch that the function took
+   */
+  long startedBatch(long base, long taken) {
+    if (!oneToOne) {
+      return taken;
+    }
+    boolean sign = taken > 0 || answered > base;
+    return sign && answered < sent ? answered + 1 : 0;
+  }
+
   boolean hasRoom() {
     long inFlight = sent - consumed;
     return inFlight == 0 || (inFlight < windowBatches && inFlightBytes < windowBytes);

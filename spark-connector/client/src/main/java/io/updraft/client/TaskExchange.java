@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.ExchangeCommand;
 import io.updraft.proto.v1.Report;
 import java.util.ArrayDeque;
-import java.util.ArrayList;
 import java.util.Collection;
-import java.util.List;
-import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.function.ToLongFunction;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
@@ -17,34 +12,30 @@ import org.apache.arrow.vector.types.pojo.Schema;
 /**
  * Exchange of one task, with helpers. A helper is another exchange for the same function. A task
  * that mostly waits for its function opens helpers while the pool has idle workers, and gives each
- * a share of its batches. So a stage with few tasks, or its slowest task, uses the whole pool.
- * Replies still come in the order of their batches. Only functions with {@link Replay#REPLAY} have
- * helpers, because their batches may go to any worker.
+ * a share of its batches. So a stage with few tasks, or its slowest task, is not bound to one
+ * worker for each task. Replies still come in the order of their batches. Only functions with
+ * {@link Replay#REPLAY} have helpers, because their batches may go to any worker.
  *
  * <p>Used by one task thread; only {@link #cancel} may be called from any thread.
  */
 public final class TaskExchange implements AutoCloseable {
   private final ClientOptions options;
   private final boolean mayHaveHelpers;
-  private final HelperPolicy policy;
   private final Exchange main;
-  private final List<Helper> helpers = new CopyOnWriteArrayList<>();
+  private final Helpers helpers;
 
-  /** Batches without a reply, oldest first; empty for functions that may not have helpers. */
+  /** Batches whose replies were not taken, oldest first; empty if there may be no helpers. */
   private final ArrayDeque<Unanswered> unanswered = new ArrayDeque<>();
 
   private long unansweredBytes;
   private long answered;
   private boolean sendingFinished;
 
-  /** Reports of helpers that have ended. */
-  private final List<Report> reports = new ArrayList<>();
+  /** Exchange that the task's thread waits for; null while it does not wait. */
+  private volatile Exchange awaited;
 
-  /** Log lines that helpers sent after their last batch. */
-  private final ArrayDeque<Reply> logs = new ArrayDeque<>();
-
-  private final Totals totals = new Totals();
-  private volatile String cancelled;
+  /** True if another exchange than the awaited one may take a batch now. */
+  private volatile boolean hasNews;
 
   /**
    * Batch on its way.
@@ -56,8 +47,8 @@ public final class TaskExchange implements AutoCloseable {
   private TaskExchange(ClientOptions options, Exchange main, Replay replay) {
     this.options = options;
     this.main = main;
-    this.mayHaveHelpers = replay == Replay.REPLAY;
-    this.policy = new HelperPolicy(System.nanoTime());
+    this.mayHaveHelpers = replay == Replay.REPLAY && options.maxHelpers() > 0;
+    this.helpers = new Helpers(main, options, this::wake);
   }
 
   /** Open the exchange of a task; see {@link Exchange#open}. */
@@ -74,7 +65,23 @@ public final class TaskExchange implements AutoCloseable {
 
   /** Return whether a window has room for one more batch. */
   public boolean hasRoom() {
-    return helpers.isEmpty() ? main.hasRoom() : main.hasRoom() && sharesRoom() || helper() != null;
+    if (helpers.isEmpty()) {
+      return main.hasRoom();
+    }
+    if (isFailing()) {
+      return false;
+    }
+    return (main.hasRoom() && sharesRoom()) || nextHelper() != null;
+  }
+
+  /** Return whether the main exchange has failed, and replies to earlier batches come first. */
+  private boolean isFailing() {
+    return !unanswered.isEmpty() && main.failure() != null;
+  }
+
+  /** Return whether the bytes of all exchanges fit in one window. */
+  private boolean sharesRoom() {
+    return unansweredBytes < options.windowBytes();
   }
 
   /**
@@ -86,12 +93,19 @@ public final class TaskExchange implements AutoCloseable {
    */
   public void send(ArrowRecordBatch batch, int rows, BatchGroups groups) {
     long bytes = batch.computeBodyLength();
-    Helper helper = helper();
-    if (helper == null) {
-      main.send(batch, rows, groups);
-    } else {
-      helper.exchange.send(batch, rows, groups);
-      helper.sent();
+    Helper helper = nextHelper();
+    if (helper == null || !helper.send(batch, rows, groups)) {
+      helper = null;
+      if (helpers.isEmpty()) {
+        main.send(batch, rows, groups);
+      } else if (isFailing()) {
+        // The task fails once it has taken the earlier replies.
+        batch.close();
+        return;
+      } else {
+        // A helper that had room may have left since.
+        main.admit(batch, rows, groups, main.core::admitBeyondWindow);
+      }
     }
     if (mayHaveHelpers) {
       unanswered.add(new Unanswered(helper, bytes));
@@ -100,12 +114,12 @@ public final class TaskExchange implements AutoCloseable {
   }
 
   /** Return the helper that takes the next batch; null if the main exchange takes it. */
-  private Helper helper() {
+  private Helper nextHelper() {
     int ofMain = unanswered.size();
     Helper best = null;
-    for (Helper helper : helpers) {
+    for (Helper helper : helpers.all()) {
       ofMain -= helper.unanswered();
-      if (helper.takesBatch() && (best == null || helper.unanswered() < best.unanswered())) {
+      if ((best == null || helper.unanswered() < best.unanswered()) && helper.takesBatch()) {
         best = helper;
       }
     }
@@ -115,22 +129,11 @@ public final class TaskExchange implements AutoCloseable {
     return ofMain <= best.unanswered() && main.hasRoom() ? null : best;
   }
 
-  /** Return whether the bytes of all exchanges fit in one window. */
-  private boolean sharesRoom() {
-    return unansweredBytes < options.windowBytes();
-  }
-
   /** Announce that every batch was sent. Idempotent. */
   public void finishSending() {
     sendingFinished = true;
     main.finishSending();
-    for (Helper helper : helpers) {
-      if (helper.hasWorked()) {
-        helper.leave();
-      } else {
-        remove(helper);
-      }
-    }
+    helpers.leave();
   }
 
   /**
@@ -140,19 +143,20 @@ public final class TaskExchange implements AutoCloseable {
    */
   public Reply poll() {
     if (mayHaveHelpers) {
-      tendHelpers(System.nanoTime());
+      helpers.tend(!sendingFinished, System.nanoTime());
     }
-    if (!logs.isEmpty()) {
-      return logs.poll();
+    Reply lines = helpers.log();
+    if (lines != null) {
+      return lines;
     }
-    Helper helper = nextHelper();
-    Reply reply = (helper == null ? main : helper.exchange).poll();
+    Helper helper = awaitedHelper();
+    Reply reply = exchangeOf(helper).poll();
     return reply == null ? null : taken(reply, helper);
   }
 
   /**
    * Wait for the next report and return it: a batch of results, log lines, the end, or {@link
-   * Reply#ROOM}, which means that a full window has room again.
+   * Reply#ROOM}, which means that a full window may have room again.
    *
    * @throws ExchangeException if the exchange failed and all earlier replies were returned
    * @throws InterruptedException if the thread was interrupted; the caller still has to close the
@@ -161,21 +165,54 @@ public final class TaskExchange implements AutoCloseable {
   public Reply take() throws InterruptedException {
     Reply reply = poll();
     while (reply == null) {
-      Helper helper = nextHelper();
+      Helper helper = awaitedHelper();
       long beganNanos = System.nanoTime();
-      Reply found = (helper == null ? main : helper.exchange).take();
-      policy.waited(System.nanoTime() - beganNanos);
-      reply = taken(found, helper);
+      try {
+        reply = taken(await(exchangeOf(helper)), helper);
+      } catch (ExchangeException e) {
+        if (helper == null || helper.harmlessFailure() == null) {
+          throw e;
+        }
+        helpers.remove(helper);
+      } finally {
+        helpers.policy().waited(System.nanoTime() - beganNanos);
+      }
     }
     return reply;
   }
 
+  private Reply await(Exchange exchange) throws InterruptedException {
+    awaited = exchange;
+    try {
+      return hasNews ? Reply.ROOM : exchange.take();
+    } finally {
+      awaited = null;
+      hasNews = false;
+    }
+  }
+
+  /** Wake the task's thread, which may give a batch to another exchange than the awaited one. */
+  private void wake(Exchange from) {
+    Exchange waitsFor = awaited;
+    if (waitsFor != from) {
+      hasNews = true;
+      waitsFor = awaited;
+      if (waitsFor != null) {
+        waitsFor.locked(waitsFor.core::wake);
+      }
+    }
+  }
+
+  private Exchange exchangeOf(Helper helper) {
+    return helper == null ? main : helper.exchange;
+  }
+
   /** Return the helper whose reply comes next; null if it comes from the main exchange. */
-  private Helper nextHelper() {
+  private Helper awaitedHelper() {
     if (!unanswered.isEmpty()) {
       return unanswered.peek().helper();
     }
-    return sendingFinished && !helpers.isEmpty() ? helpers.get(0) : null;
+    return sendingFinished ? helpers.worked() : null;
   }
 
   /** Return the reply as this exchange's own; null if it only ends a helper. */
@@ -184,14 +221,16 @@ public final class TaskExchange implements AutoCloseable {
       return inOrder(reply, helper);
     }
     if (reply.kind() == Reply.Kind.END && helper != null) {
-      ended(helper);
+      helpers.ended(helper);
       return null;
     }
     return reply;
   }
 
   private Reply inOrder(Reply reply, Helper helper) {
-    policy.replied(System.nanoTime());
+    helpers
+        .policy()
+        .replied(main.read(() -> main.core.admission().admittedNanos()), System.nanoTime());
     unansweredBytes -= unanswered.remove().bytes();
     answered++;
     if (helper != null) {
@@ -206,107 +245,45 @@ public final class TaskExchange implements AutoCloseable {
         : Reply.batch(answered, reply.batch(), reply.rowEnds());
   }
 
-  /** Look after the helpers, and ask for another one if that is due. */
-  private void tendHelpers(long nowNanos) {
-    for (Helper helper : helpers) {
-      ExchangeException failure = helper.failureWithoutWork();
-      if (failure != null) {
-        policy.refused(failure.kind() == ErrorKind.ERROR_KIND_POOL_BUSY, nowNanos);
-        remove(helper);
-        continue;
-      }
-      helper.advance(nowNanos);
-      if (helper.isDone()) {
-        collect(helper);
-      }
-    }
-    if (!sendingFinished && policy.isDue(helpers.size(), nowNanos)) {
-      policy.asked(nowNanos);
-      openHelper();
-    }
-  }
-
-  private void openHelper() {
-    try {
-      helpers.add(new Helper(main.openHelper()));
-    } catch (ExchangeException e) {
-      // An artifact cannot be read any more. The main exchange has its function already.
-      policy.refused(false, System.nanoTime());
-    }
-    String reason = cancelled;
-    if (reason != null) {
-      cancel(reason);
-    }
-  }
-
-  /** Take what a helper sends after its last batch. */
-  private void collect(Helper helper) {
-    for (Reply reply = helper.exchange.poll(); reply != null; reply = helper.exchange.poll()) {
-      if (reply.kind() == Reply.Kind.LOG) {
-        logs.add(reply);
-      } else if (reply.kind() == Reply.Kind.END) {
-        ended(helper);
-        return;
-      }
-    }
-  }
-
-  private void ended(Helper helper) {
-    reports.add(helper.exchange.report());
-    remove(helper);
-    policy.shiftEnded();
-  }
-
-  private void remove(Helper helper) {
-    helpers.remove(helper);
-    totals.add(helper);
-    helper.exchange.close();
-  }
-
   /** Return the schema of the results; null until the pool has sent it. */
   public Schema resultSchema() {
     return main.resultSchema();
   }
 
   /**
-   * Return the measurements of each worker that the task had.
+   * Return the measurements of all workers that the task had, added up.
    *
    * @throws IllegalStateException if called before {@link Reply.Kind#END}
    */
-  public List<Report> reports() {
-    List<Report> all = new ArrayList<>(reports);
-    all.add(main.report());
-    return all;
+  public Report report() {
+    return helpers.totals().with(main.report());
   }
 
-  /** Return how many helpers had a worker. */
+  /** Return how many helpers worked for the task. */
   public long helpers() {
-    return totals.helpers + helpers.stream().filter(Helper::hasWorked).count();
+    return helpers.count();
   }
 
   /** Return the bytes of request messages, including messages that were sent again. */
   public long bytesSent() {
-    return totals.bytesSent + sum(Exchange::bytesSent);
+    return main.bytesSent() + helpers.totals().bytesSent() + helpers.sum(Exchange::bytesSent);
   }
 
   /** Return the bytes, sent or received, that passed through shared memory. */
   public long sharedBytes() {
-    return totals.sharedBytes + sum(Exchange::sharedBytes);
+    return main.sharedBytes() + helpers.totals().sharedBytes() + helpers.sum(Exchange::sharedBytes);
   }
 
   /** Return the bytes of reply messages. */
   public long bytesReceived() {
-    return totals.bytesReceived + sum(Exchange::bytesReceived);
+    return main.bytesReceived()
+        + helpers.totals().bytesReceived()
+        + helpers.sum(Exchange::bytesReceived);
   }
 
   /** Return how many times batches moved to another worker; see {@link Exchange#replays}. */
   public long replays() {
-    return totals.replays + sum(Exchange::replays);
-  }
-
-  private long sum(ToLongFunction<Exchange> value) {
-    long ofHelpers = helpers.stream().mapToLong(each -> value.applyAsLong(each.exchange)).sum();
-    return value.applyAsLong(main) + ofHelpers;
+    return main.replays() + helpers.totals().replays() + helpers.sum(Exchange::replays);
   }
 
   /**
@@ -314,32 +291,14 @@ public final class TaskExchange implements AutoCloseable {
    * thread.
    */
   public void cancel(String reason) {
-    cancelled = reason;
     main.cancel(reason);
-    helpers.forEach(helper -> helper.exchange.cancel(reason));
+    helpers.cancel(reason);
   }
 
   /** Cancel whatever has not finished and release everything. Idempotent. */
   @Override
   public void close() {
-    helpers.forEach(this::remove);
+    helpers.close();
     main.close();
-  }
-
-  /** Totals of helpers that were removed. */
-  private static final class Totals {
-    private long helpers;
-    private long bytesSent;
-    private long sharedBytes;
-    private long bytesReceived;
-    private long replays;
-
-    void add(Helper helper) {
-      helpers += helper.hasWorked() ? 1 : 0;
-      bytesSent += helper.exchange.bytesSent();
-      sharedBytes += helper.exchange.sharedBytes();
-      bytesReceived += helper.exchange.bytesReceived();
-      replays += helper.exchange.replays();
-    }
   }
 }

@@ -92,7 +92,7 @@ final class CircuitTest {
                   o.connectTimeout = Duration.ofNanos(1_000);
                   o.acquireTimeout = Duration.ZERO;
                 });
-    ExchangeCore core = new ExchangeCore(options, Replay.NEVER, false, 0);
+    ExchangeCore core = new ExchangeCore(options, Replay.NEVER, 0);
     TestCall call = new TestCall(false);
     assertTrue(core.begin(call));
     Status refused = Status.UNAVAILABLE.withDescription("io exception");

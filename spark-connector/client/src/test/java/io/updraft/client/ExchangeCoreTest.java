@@ -34,7 +34,7 @@ final class ExchangeCoreTest {
               });
 
   private ExchangeCore begun(Replay replay, TestCall call) {
-    ExchangeCore core = new ExchangeCore(options, replay, false, 0);
+    ExchangeCore core = new ExchangeCore(options, replay, 0);
     assertTrue(core.isRecoveryDue(0));
     assertTrue(core.begin(call));
     return core;
@@ -281,7 +281,7 @@ final class ExchangeCoreTest {
 
   private boolean isLate(End end) throws MalformedReplyException {
     ClientOptions limited = options.changed(o -> o.deadline = Duration.ofMillis(500));
-    ExchangeCore core = new ExchangeCore(limited, Replay.REPLAY, false, 0);
+    ExchangeCore core = new ExchangeCore(limited, Replay.REPLAY, 0);
     assertTrue(core.begin(CALL));
     core.opened(10, 0);
     end.of(core);

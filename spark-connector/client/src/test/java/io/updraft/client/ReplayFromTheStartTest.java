@@ -40,7 +40,6 @@ final class ReplayFromTheStartTest {
       new ExchangeCore(
           ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:1")),
           Replay.FROM_THE_START,
-          false,
           0);
 
   private void begin() {

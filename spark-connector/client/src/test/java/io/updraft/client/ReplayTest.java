@@ -285,7 +285,10 @@ final class ReplayTest {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
       assertTrue(
           error.getMessage().contains("taken 2400 bytes without answering")
-              && error.getMessage().contains("keeps at most 1000 (spark.updraft.udf.replayBytes)"),
+              && error
+                  .getMessage()
+                  .contains(
+                      "keeps at most 1000 (four times spark.updraft.udf.windowBytes, at least 64m)"),
           error.getMessage());
       assertEquals(1, pool.calls().size());
     }

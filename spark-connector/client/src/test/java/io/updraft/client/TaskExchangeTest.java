@@ -8,6 +8,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.ExchangeCommand;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -20,6 +22,7 @@ import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
@@ -136,7 +139,9 @@ final class TaskExchangeTest {
         Task task = new Task(pool, Replay.REPLAY)) {
       assertEquals(numbers(BATCHES), task.run(BATCHES));
       assertTrue(task.exchange.helpers() > 0);
-      assertEquals(1 + task.exchange.helpers(), task.exchange.reports().size());
+      // The test pool reports 7 ms for each worker.
+      assertEquals(
+          7 * (1 + task.exchange.helpers()), task.exchange.report().getTotalMilliseconds());
       assertFalse(commands.get(0).getIsHelper());
       assertTrue(commands.stream().skip(1).allMatch(ExchangeCommand::getIsHelper));
       assertEquals(0, task.exchange.replays());
@@ -151,6 +156,15 @@ final class TaskExchangeTest {
       throws Exception {
     try (TestPool pool = TestPool.of(this::slow);
         Task task = new Task(pool, replay)) {
+      assertEquals(numbers(20), task.run(20));
+      assertEquals(1, pool.calls().size());
+    }
+  }
+
+  @Test
+  void helpers_can_be_turned_off() throws Exception {
+    try (TestPool pool = TestPool.of(this::slow);
+        Task task = new Task(pool, Replay.REPLAY, o -> o.maxHelpers = 0)) {
       assertEquals(numbers(20), task.run(20));
       assertEquals(1, pool.calls().size());
     }
@@ -210,6 +224,117 @@ final class TaskExchangeTest {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES));
       assertEquals(ErrorKind.ERROR_KIND_USER, error.kind());
       assertEquals(numbers(task.answered.size()), task.answered);
+    }
+  }
+
+  @Test
+  void an_error_of_the_main_exchange_comes_after_the_replies_of_helpers_before_it()
+      throws Exception {
+    CountDownLatch helperWorks = new CountDownLatch(1);
+    CountDownLatch mainFailed = new CountDownLatch(1);
+    TestPool.Behaviour failsWhileItsHelperWorks =
+        call -> {
+          FlightData opening = call.receive();
+          call.sendSchema(opening.header());
+          long sequence = 0;
+          // Up to four batches were on their way before the helper's batch.
+          for (int left = 5; left > 0; left -= helperWorks.getCount() == 0 ? 1 : 0) {
+            FlightData next = call.receive();
+            Thread.sleep(15);
+            sequence++;
+            call.sendBatch(sequence, sequence, next, Batches.rows(next.header()));
+          }
+          call.receive();
+          call.fail(ErrorKind.ERROR_KIND_USER, "of the main exchange", sequence + 1);
+          mainFailed.countDown();
+        };
+    TestPool.Behaviour failsLater =
+        call -> {
+          FlightData opening = call.receive();
+          call.sendSchema(opening.header());
+          call.receive();
+          helperWorks.countDown();
+          mainFailed.await();
+          Thread.sleep(50);
+          call.fail(ErrorKind.ERROR_KIND_USER, "of the helper", 1);
+        };
+    try (TestPool pool = TestPool.of(failsWhileItsHelperWorks, failsLater);
+        Task task = new Task(pool, Replay.REPLAY)) {
+      ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES));
+      assertEquals("of the helper", error.getMessage());
+      assertEquals(numbers(task.answered.size()), task.answered);
+    }
+  }
+
+  @Test
+  void a_helper_whose_end_is_lost_after_its_last_reply_is_not_replaced() throws Exception {
+    TestPool.Behaviour vanishesAtTheEnd =
+        call -> {
+          FlightData opening = call.receive();
+          call.sendSchema(opening.header());
+          for (long sequence = 1; ; sequence++) {
+            FlightData next = call.receive();
+            if (next.request().hasFinish()) {
+              Behaviours.drains(call);
+              return;
+            }
+            Thread.sleep(15);
+            call.sendBatch(sequence, sequence, next, Batches.rows(next.header()));
+          }
+        };
+    try (TestPool pool =
+            TestPool.of(
+                this::slow, vanishesAtTheEnd, refuses(ErrorKind.ERROR_KIND_PERMISSION_DENIED));
+        Task task = new Task(pool, Replay.REPLAY)) {
+      assertEquals(numbers(BATCHES), task.run(BATCHES));
+      assertEquals(1, task.exchange.helpers());
+      assertEquals(0, task.exchange.replays());
+    }
+  }
+
+  @Test
+  void helpers_leave_their_workers_while_the_task_waits_for_another_one() throws Exception {
+    CountDownLatch left = new CountDownLatch(1);
+    TestPool.Behaviour loses =
+        call -> {
+          FlightData opening = call.receive();
+          call.admit();
+          slowly(call, opening, 20);
+          call.receive();
+          Behaviours.workerDies(call);
+        };
+    TestPool.Behaviour helper =
+        call -> {
+          slow(call);
+          left.countDown();
+        };
+    TestPool.Behaviour waitsForTheHelper =
+        call -> {
+          FlightData opening = call.receive();
+          if (opening.command().getIsHelper()) {
+            call.fail(ErrorKind.ERROR_KIND_POOL_BUSY, "as planned", 0);
+          } else {
+            left.await();
+            call.admit();
+            slowly(call, opening, Integer.MAX_VALUE);
+          }
+        };
+    try (TestPool pool = TestPool.of(loses, helper, waitsForTheHelper);
+        Task task = new Task(pool, Replay.REPLAY)) {
+      assertEquals(numbers(BATCHES), task.run(BATCHES));
+      assertEquals(1, task.exchange.replays());
+    }
+  }
+
+  @Test
+  void a_token_file_that_cannot_be_read_now_only_delays_a_helper(@TempDir Path folder)
+      throws Exception {
+    Path token = Files.writeString(folder.resolve("token"), "secret");
+    try (TestPool pool = TestPool.of(this::slow);
+        Task task = new Task(pool, Replay.REPLAY, o -> o.tokenFile = token.toString())) {
+      Files.delete(token);
+      assertEquals(numbers(BATCHES), task.run(BATCHES));
+      assertEquals(1, pool.calls().size());
     }
   }
 
@@ -283,7 +408,8 @@ final class TaskExchangeTest {
         Task task = new Task(pool, Replay.REPLAY)) {
       int batches = 900;
       assertEquals(numbers(batches), task.run(batches));
-      assertTrue(task.exchange.helpers() > HelperPolicy.MOST_HELPERS);
+      assertTrue(
+          task.exchange.helpers() > ClientOptions.of(Peer.POOL, pool.endpoint()).maxHelpers());
     }
   }
 

@@ -6,9 +6,9 @@ package io.updraft.spark.columns
   * A slice is the rows that the function sees at once
   * (`spark.sql.execution.arrow.maxRecordsPerBatch` rows). A batch is a whole number of slices, so
   * that slicing on the pool gives the same batches as stock Spark. The first batch is one slice,
-  * and each following batch may have twice as many slices as the batch before. So the pool starts
-  * early and a LIMIT reads little. A batch ends inside a slice only if that slice is too large for
-  * a batch.
+  * and each following batch may have twice as many slices as the batch before, while the pool
+  * answers quickly. So the pool starts early and a LIMIT reads little. A batch ends inside a slice
+  * only if that slice is too large for a batch.
   *
   * @param sliceRows
   *   rows that the function sees at once
@@ -64,6 +64,7 @@ final case class BatchSize(requestBytes: Long, heldBytes: Long)
 /** Decision of where each batch of one task ends. */
 final class BatchCut(limits: BatchLimits) {
   private[this] var slicesAllowed = 1L
+  private[this] var mayGrow = true
   private[this] var lookAhead = 1
 
   /** Return how many rows may be appended to a batch with this many rows before [[endsAt]] must be
@@ -85,9 +86,12 @@ final class BatchCut(limits: BatchLimits) {
       size.heldBytes + size.heldBytes / slices > limits.heldBytes
     }
 
+  /** Set whether the next batch may have more slices than the batch before. */
+  def allowGrowth(allowed: Boolean): Unit = mayGrow = allowed
+
   /** Start the next batch. */
   def advance(): Unit = {
-    if (slicesAllowed < Int.MaxValue) slicesAllowed *= 2
+    if (mayGrow && slicesAllowed < Int.MaxValue) slicesAllowed *= 2
     lookAhead = 1
   }
 }

@@ -92,6 +92,11 @@ private[config] object Values {
     )
   )
 
+  def count(most: Int): Values[Int] = Values(
+    "Number",
+    checked(_.toInt)(number => number >= 0 && number <= most, s"expected 0 to $most")
+  )
+
   def milliseconds(least: Long): Values[Long] =
     Values("duration", checked(JavaUtils.timeStringAsMs(_))(_ >= least, s"at least $least ms"))
 

@@ -89,13 +89,13 @@ object UpdraftConf
     Some("1m")
   )
 
-  val replayBytes: ConfigEntry[Long] = ConfigEntry(
-    Peer.POOL.setting(Setting.REPLAY_BYTES),
-    "Maximum bytes of batches that a task keeps, in addition to its window, to send them to another worker: those that " +
-      "the function has taken and not answered. Raise it when an error names this setting: the function had taken more " +
-      "when its worker was lost, so the task failed and Spark retried it. A single batch that is larger is kept. Not " +
-      "set: four times `windowBytes`, at least `64m`.",
-    Values.bytes(least = 1L << 10, most = 1L << 40)
+  val maxHelpers: ConfigEntry[Int] = ConfigEntry(
+    prefix + "maxHelpers",
+    "Maximum number of idle workers that help a task whose deterministic function is slower than its input, each with a " +
+      "share of the task's batches. Set it to 0 if the number of tasks has to limit how many calls run at the same time, " +
+      "for example calls of an external service. [When tasks have helpers](../guides/sizing.md#stages-with-few-tasks).",
+    Values.count(most = 1000),
+    Some(defaults.maxHelpers.toString)
   )
 
   val deterministic: ConfigEntry[Boolean] = ConfigEntry(
@@ -103,7 +103,7 @@ object UpdraftConf
     "Declare that the session's functions give the same results for the same input and have no side effects that " +
       "matter. Set it so that functions that do not answer row for row (`mapInPandas`, `applyInPandas`, table " +
       "functions, aggregates, windows) start again on another worker after a loss, as long as their task has used no " +
-      "result and `replayBytes` holds their input; otherwise Spark retries the task. Functions that are marked as " +
+      "result and four times `windowBytes`, at least `64m`, holds their input; otherwise Spark retries the task. Functions that are marked as " +
       "nondeterministic stay so. For scalar functions Spark's own mark decides alone.",
     Values.boolean,
     Some("false")
@@ -142,7 +142,7 @@ object UpdraftConf
   val entries: Seq[ConfigEntry[_]] =
     Seq(endpoint, enabled, fallback, unsupported) ++ connectionEntries ++
       Seq(replyTimeout, deadline, windowBytes, batchBytes) ++
-      Seq(replayBytes, deterministic, callOncePerValue) ++
+      Seq(maxHelpers, deterministic, callOncePerValue) ++
       Seq(signingKeyFile, signatureLifetime)
 
   /** Return the session's settings; None if no endpoint is set or UDFs are disabled. */
@@ -167,7 +167,7 @@ object UpdraftConf
         draft.replyTimeout = Duration.ofMillis(replyTimeout.require(lookup))
         draft.deadline = Duration.ofMillis(deadline.require(lookup))
         draft.windowBytes = windowBytes.require(lookup)
-        replayBytes.read(lookup).foreach(draft.replayBytes = _)
+        draft.maxHelpers = maxHelpers.require(lookup)
       },
       fallback = fallback.require(lookup),
       unsupported = unsupported.read(lookup).orElse(fallback.readSet(lookup)).getOrElse("local"),

@@ -2,6 +2,7 @@
 package io.updraft.spark.task
 
 import java.util.ArrayDeque
+import java.util.concurrent.TimeUnit
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, TaskKills, WorkerLogs}
@@ -35,6 +36,7 @@ final class PipelinedIterator(
   private[this] val kept = new ArrayDeque[RetainedRows]()
   @volatile private[this] var exchange: TaskExchange = _
   private[this] var phase = Phase.Sending
+  private[this] var waitedForReply = 0L
   private[this] var batches: Iterator[ResultBatch] = Iterator.empty
   private[this] var ready: ColumnarBatch = _
   private[this] var emitted: ColumnarBatch = _
@@ -117,7 +119,11 @@ final class PipelinedIterator(
     } else {
       val start = System.nanoTime()
       try exchange.take()
-      finally metrics.waited(System.nanoTime() - start)
+      finally {
+        val waited = System.nanoTime() - start
+        metrics.waited(waited)
+        waitedForReply += waited
+      }
     }
   }
 
@@ -126,6 +132,8 @@ final class PipelinedIterator(
     case Reply.Kind.LOG => reply.lines().forEach(line => logs.add(line))
     case Reply.Kind.END => end()
     case Reply.Kind.BATCH =>
+      source.allowGrowth(waitedForReply < PipelinedIterator.LongWaitNanos)
+      waitedForReply = 0L
       try batches = results.of(reply, kept, exchange.resultSchema())
       finally reply.batch().close()
   }
@@ -139,10 +147,8 @@ final class PipelinedIterator(
   private def end(): Unit = {
     phase = Phase.Ended
     results.ended(kept)
-    exchange.reports().forEach { report =>
-      failures.report(report)
-      metrics.reported(report, context)
-    }
+    failures.report(exchange.report())
+    metrics.reported(exchange.report(), context)
     closeExchange()
   }
 
@@ -180,6 +186,15 @@ final class PipelinedIterator(
     if (emitted != null) emitted.close()
     emitted = null
   }
+}
+
+private object PipelinedIterator {
+
+  /** Wait for one reply after which requests do not grow. The fixed cost of a batch is far less
+    * than a millisecond, so larger batches would save nothing. Smaller ones can be divided between
+    * more workers, and a LIMIT or a kill wastes less.
+    */
+  val LongWaitNanos: Long = TimeUnit.MILLISECONDS.toNanos(50)
 }
 
 /** Phase of a task's exchange. */

@@ -20,17 +20,28 @@ class BatchCutSuite extends AnyFunSuite {
       limits: BatchLimits = limits
   ): Seq[Int] = {
     val cut = new BatchCut(limits)
-    Seq.fill(count) {
-      var rows = 0
-      do rows += cut.room(rows)
-      while (!cut.endsAt(rows, BatchSize(rows * rowBytes, rows * heldRowBytes)))
-      cut.advance()
-      rows
-    }
+    Seq.fill(count)(batch(cut, rowBytes, heldRowBytes))
+  }
+
+  private def batch(cut: BatchCut, rowBytes: Long, heldRowBytes: Long): Int = {
+    var rows = 0
+    do rows += cut.room(rows)
+    while (!cut.endsAt(rows, BatchSize(rows * rowBytes, rows * heldRowBytes)))
+    cut.advance()
+    rows
   }
 
   test("batches start with one slice and double until they hold what they aim at") {
     assert(batches(6, rowBytes = 8, heldRowBytes = 8) == Seq(100, 200, 400, 800, 1200, 1200))
+  }
+
+  test("batches keep their size while growth is not allowed") {
+    val cut = new BatchCut(limits)
+    val sizes = Seq(true, false, false, true, true).map { allowed =>
+      cut.allowGrowth(allowed)
+      batch(cut, rowBytes = 8, heldRowBytes = 8)
+    }
+    assert(sizes == Seq(100, 200, 200, 200, 400))
   }
 
   test("a batch never holds more arguments than it aims at, unless one slice does") {

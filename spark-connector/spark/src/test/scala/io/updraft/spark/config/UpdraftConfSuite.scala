@@ -34,6 +34,7 @@ class UpdraftConfSuite extends AnyFunSuite {
     assert(options.replyTimeout.isZero && options.deadline.isZero)
     assert(options.windowBytes == (16L << 20))
     assert(read.clientOptions.windowBatches == 4)
+    assert(read.clientOptions.maxHelpers == 7)
     assert(read.batchBytes == (1L << 20))
     assert(read.fallback == "fail")
     assert(read.unsupported == "local")
@@ -42,13 +43,11 @@ class UpdraftConfSuite extends AnyFunSuite {
     assert(read.clientOptions.replayBytes == (64L << 20))
   }
 
-  test("what is kept for a replay grows with the window unless it is set itself") {
+  test("what is kept for a replay grows with the window") {
     val window = UpdraftConf.windowBytes.key -> "1g"
     assert(settings(endpoint, window).get.clientOptions.replayBytes == (4L << 30))
     val small = UpdraftConf.windowBytes.key -> "1k"
     assert(settings(endpoint, small).get.clientOptions.replayBytes == (64L << 20))
-    val kept = UpdraftConf.replayBytes.key -> "8m"
-    assert(settings(endpoint, window, kept).get.clientOptions.replayBytes == (8L << 20))
   }
 
   test(
@@ -70,7 +69,7 @@ class UpdraftConfSuite extends AnyFunSuite {
     val wrong = Seq(
       UpdraftConf.endpoint.key -> "http://pool:8815",
       UpdraftConf.fallback.key -> "maybe",
-      UpdraftConf.replayBytes.key -> "-1",
+      UpdraftConf.maxHelpers.key -> "-1",
       UpdraftConf.batchBytes.key -> "1",
       UpdraftConf.connectTimeout.key -> "soon",
       UpdraftConf.enabled.key -> "yes please"

@@ -119,5 +119,7 @@ final class FusedFeed(
     else request.copy(kept = request.kept.copy(laterFiles = laterFiles))
   }
 
+  override def allowGrowth(allowed: Boolean): Unit = builder.allowGrowth(allowed)
+
   override def close(): Unit = builder.close()
 }

@@ -55,6 +55,8 @@ final class OnceBuffer(
     request
   }
 
+  override def allowGrowth(allowed: Boolean): Unit = current.allowGrowth(allowed)
+
   /** Forget the tuples now, because a coalesced task has such a buffer for each partition. */
   override def inputEnded(): Unit = distinct.close()
 

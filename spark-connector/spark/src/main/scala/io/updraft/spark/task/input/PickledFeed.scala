@@ -44,6 +44,7 @@ final class PickledFeed(
   private[this] val laterFiles = Seq.newBuilder[LaterFile]
   private[this] var rows = 0
   private[this] var values = 0
+  private[this] var mayGrow = true
   private[this] var aimBytes = math.min(PickledFeed.FirstBytes, spec.limits.requestBytes)
 
   projection.initialize(partition)
@@ -88,8 +89,10 @@ final class PickledFeed(
   }
 
   private def finish(): Request = {
-    aimBytes =
-      math.min(aimBytes * 2, math.min(PickledFeed.MostBytes, spec.limits.requestBytes))
+    if (mayGrow) {
+      aimBytes =
+        math.min(aimBytes * 2, math.min(PickledFeed.MostBytes, spec.limits.requestBytes))
+    }
     val list = lists.finish()
     try {
       val batch = ColumnSet.recordBatch(values, Seq(list))
@@ -101,6 +104,8 @@ final class PickledFeed(
       values = 0
     }
   }
+
+  override def allowGrowth(allowed: Boolean): Unit = mayGrow = allowed
 
   override def close(): Unit = {
     lists.close()

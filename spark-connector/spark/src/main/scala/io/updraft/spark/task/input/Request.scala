@@ -66,6 +66,9 @@ trait RequestSource extends AutoCloseable {
   /** Return the next request; None at the end of the input. */
   def next(): Option[Request]
 
+  /** Set whether the next request may be larger than the requests before. */
+  def allowGrowth(allowed: Boolean): Unit = ()
+
   /** Release requests that were not taken. */
   override def close(): Unit
 }

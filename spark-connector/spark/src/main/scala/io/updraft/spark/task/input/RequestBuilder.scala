@@ -32,6 +32,9 @@ trait RequestBuffer extends AutoCloseable {
   /** Return the request built so far; the buffer is empty afterwards. */
   def finish(inputFile: AnyRef): Request
 
+  /** Set whether the next request may have more slices than the requests before. */
+  def allowGrowth(allowed: Boolean): Unit
+
   /** Release what only further rows need. The input has ended. */
   def inputEnded(): Unit = ()
 
@@ -115,6 +118,8 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends Request
   }
 
   override def isFull: Boolean = cut.endsAt(count, size)
+
+  override def allowGrowth(allowed: Boolean): Unit = cut.allowGrowth(allowed)
 
   override def finish(inputFile: AnyRef): Request = {
     val rows = count

@@ -24,6 +24,8 @@ abstract class RequestFeed(builder: RequestBuffer, files: InputFiles) extends Re
     }
   }
 
+  override def allowGrowth(allowed: Boolean): Unit = builder.allowGrowth(allowed)
+
   override def close(): Unit = builder.close()
 }
 

@@ -50,6 +50,8 @@ class TupleBuffer(spec: RequestSpec, partition: Int, sent: SentTuples) extends R
     cut.endsAt(count, BatchSize(sentBytes, held))
   }
 
+  override def allowGrowth(allowed: Boolean): Unit = cut.allowGrowth(allowed)
+
   /** Return the bytes that stay here in addition to the columns. */
   protected def heldBytes: Long = 0L
 

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import java.util.ArrayDeque;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.Consumer;
+import java.util.function.ToLongFunction;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Helpers of one task: opens them as {@link HelperPolicy} says, and removes them when they have
+ * ended or failed. Used by the task's thread; only {@link #cancel} may be called from any thread.
+ */
+final class Helpers implements AutoCloseable {
+  private static final Logger log = LoggerFactory.getLogger(Helpers.class);
+
+  private final Exchange main;
+  private final Consumer<Exchange> listener;
+  private final HelperPolicy policy;
+  private final HelperTotals totals = new HelperTotals();
+  private final List<Helper> all = new CopyOnWriteArrayList<>();
+
+  /** Log lines that helpers sent after their last batch. */
+  private final ArrayDeque<Reply> logs = new ArrayDeque<>();
+
+  private volatile String cancelled;
+
+  /**
+   * Create the helpers of a task, which has none yet.
+   *
+   * @param main the exchange that they help
+   * @param listener called after each message to an exchange, once the task has had a helper
+   */
+  Helpers(Exchange main, ClientOptions options, Consumer<Exchange> listener) {
+    this.main = main;
+    this.listener = listener;
+    this.policy = new HelperPolicy(options.maxHelpers());
+  }
+
+  boolean isEmpty() {
+    return all.isEmpty();
+  }
+
+  List<Helper> all() {
+    return all;
+  }
+
+  HelperPolicy policy() {
+    return policy;
+  }
+
+  HelperTotals totals() {
+    return totals;
+  }
+
+  /** Return a helper that has taken a batch; null if there is none. */
+  Helper worked() {
+    for (Helper helper : all) {
+      if (helper.hasWorked()) {
+        return helper;
+      }
+    }
+    return null;
+  }
+
+  /** Return how many helpers have taken a batch, including those that have ended. */
+  long count() {
+    return totals.helpers() + all.stream().filter(Helper::hasWorked).count();
+  }
+
+  /** Return the sum of a value over the helpers that have not ended. */
+  long sum(ToLongFunction<Exchange> value) {
+    return all.stream().mapToLong(helper -> value.applyAsLong(helper.exchange)).sum();
+  }
+
+  /** Return log lines that helpers sent after their last batch; null if there are none. */
+  Reply log() {
+    return logs.poll();
+  }
+
+  /** Let the helpers take no more batches. */
+  void leave() {
+    for (Helper helper : all) {
+      if (helper.stage() == Helper.Stage.ASKED) {
+        remove(helper);
+      } else {
+        helper.leave();
+      }
+    }
+  }
+
+  /** Handle what has happened to the helpers, and open another one if that is allowed and due. */
+  void tend(boolean mayOpen, long nowNanos) {
+    for (Helper helper : all) {
+      ExchangeException failure = helper.harmlessFailure();
+      if (failure != null) {
+        failed(helper, failure, nowNanos);
+        continue;
+      }
+      helper.begin();
+      if (helper.stage() == Helper.Stage.LEAVING && helper.unanswered() == 0) {
+        collect(helper);
+      }
+    }
+    if (mayOpen && policy.isDue(all.size(), nowNanos)) {
+      policy.asked(nowNanos);
+      open(new Helper(main.newHelper()), nowNanos);
+    }
+  }
+
+  private void failed(Helper helper, ExchangeException failure, long nowNanos) {
+    if (Helper.isBusy(failure)) {
+      policy.busy(nowNanos);
+    } else if (!helper.hasWorked()) {
+      log.info("a task asks for no more helpers, because one failed: {}", failure.getMessage());
+      policy.stop();
+    }
+    remove(helper);
+  }
+
+  private void open(Helper helper, long nowNanos) {
+    // A kill has to reach the helper while it opens, because it may wait for the pool to ask for
+    // the function.
+    all.add(helper);
+    main.listener = () -> listener.accept(main);
+    helper.exchange.listener = () -> listener.accept(helper.exchange);
+    try {
+      if (cancelled == null) {
+        helper.start();
+      } else {
+        helper.exchange.cancel(cancelled);
+      }
+    } catch (ExchangeException e) {
+      failed(helper, e, nowNanos);
+    } catch (IllegalArgumentException e) {
+      // The token or certificate files cannot be read now. The main exchange has no need of them.
+      policy.busy(nowNanos);
+      remove(helper);
+    }
+  }
+
+  /** Take what a helper sends after its last batch. */
+  private void collect(Helper helper) {
+    try {
+      for (Reply reply = helper.exchange.poll(); reply != null; reply = helper.exchange.poll()) {
+        if (reply.kind() == Reply.Kind.LOG) {
+          logs.add(reply);
+        } else if (reply.kind() == Reply.Kind.END) {
+          ended(helper);
+          return;
+        }
+      }
+    } catch (ExchangeException e) {
+      if (helper.harmlessFailure() == null) {
+        throw e;
+      }
+      remove(helper);
+    }
+  }
+
+  /** Remove a helper that has sent its report. */
+  void ended(Helper helper) {
+    totals.add(helper.exchange.report());
+    remove(helper);
+    policy.shiftEnded();
+  }
+
+  void remove(Helper helper) {
+    all.remove(helper);
+    totals.add(helper);
+    helper.close();
+  }
+
+  /** End all helpers, present and future; callable from any thread. */
+  void cancel(String reason) {
+    cancelled = reason;
+    all.forEach(helper -> helper.exchange.cancel(reason));
+  }
+
+  @Override
+  public void close() {
+    all.forEach(this::remove);
+  }
+}
