@@ -41,6 +41,10 @@ class StateServer:
     def acknowledge(self) -> None:
         """Do nothing: these tests do not wait for it."""
 
+    def wait(self, seconds: float | None = None) -> bool:
+        """Return True: answers are ready."""
+        return True
+
     def fail(self, error: UpdraftError) -> NoReturn:
         raise error
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from tests.support.spark import runtime_confs
+from tests.support.waiting import until
 from tests.workers.directories import new_directory
 from tests.workers.failures import failure
 from tests.workers.scenario import scenario
@@ -70,6 +73,38 @@ def _read(spark: SparkSession, source: type[DataSource] = Numbers, **options: st
     spark.dataSource.register(source)
     rows = spark.read.format(source.name()).options(**options).load().collect()
     return sorted((list(row) for row in rows), key=repr)
+
+
+@scenario(everyday=True, since=(4, 1))
+def log_lines(spark: SparkSession) -> Any:
+    """Log while partitions are planned and read, and find the lines in the session's table of logs."""
+
+    class Logging(_Reader):
+        def partitions(self) -> Sequence[InputPartition]:
+            logging.getLogger("of.numbers").warning("planned")
+            return super().partitions()
+
+        def read(self, partition: Any) -> Iterator[tuple[Any, ...]]:
+            logging.getLogger("of.numbers").warning("read from %d", partition.start)
+            yield from super().read(partition)
+
+    class LoggingNumbers(Numbers):
+        @classmethod
+        def name(cls) -> str:
+            return "logging-numbers"
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return Logging(self.options)
+
+    def logged() -> list[str]:
+        found = spark.tvf.python_worker_logs().where("logger = 'of.numbers'").select("msg").collect()
+        messages = sorted({row.msg for row in found})
+        return messages if len(messages) == 4 else []
+
+    with runtime_confs(spark, {"spark.sql.pyspark.worker.logging.enabled": "true"}):
+        rows = _read(spark, LoggingNumbers, count="10")
+        # Spark may read the lines after the rows.
+        return len(rows), until("all lines are in the table", logged)
 
 
 @scenario(everyday=True)

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable, Iterator
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 from pyspark import StorageLevel
@@ -60,16 +63,43 @@ def _with_reuse(spark: SparkSession, value: str, job: Callable[[], Any]) -> Any:
         conf.remove(_REUSE)
 
 
+def _marked(spark: SparkSession) -> int:
+    """Mark the workers of a job, and return how many partitions of the next jobs meet a marked worker."""
+
+    def mark(elements: Iterable[int]) -> Iterator[bool]:
+        was_marked = hasattr(json, "updraft_mark")
+        json.updraft_mark = True  # type: ignore[attr-defined]
+        yield was_marked
+
+    return sum(sum(numbers(spark, 100, 4).mapPartitions(mark).collect()) for _ in range(4))
+
+
 @scenario()
 def workers_that_are_reused(spark: SparkSession) -> Any:
-    jobs = [numbers(spark, 100, 4).map(lambda n, job=job: n + job) for job in range(8)]
-    return _with_reuse(spark, "true", lambda: [job.sum() for job in jobs])
+    return _with_reuse(spark, "true", lambda: _marked(spark) > 0)
 
 
 @scenario()
 def workers_that_are_not_reused(spark: SparkSession) -> Any:
-    jobs = [numbers(spark, 100, 4).map(lambda n, job=job: n + job) for job in range(4)]
-    return _with_reuse(spark, "false", lambda: [job.sum() for job in jobs])
+    return _with_reuse(spark, "false", lambda: _marked(spark))
+
+
+@scenario()
+def partitions_that_a_thread_reads_ahead(spark: SparkSession) -> Any:
+    """Read the input in one thread while another one returns the output, as on stock."""
+
+    def read_ahead(elements: Iterable[int]) -> Iterator[int]:
+        read: Queue[int | None] = Queue(maxsize=100)
+
+        def fill() -> None:
+            for element in elements:
+                read.put(element)
+            read.put(None)
+
+        Thread(target=fill, daemon=True).start()
+        return iter(read.get, None)
+
+    return numbers(spark, 200_000, 2).mapPartitions(read_ahead).map(lambda n: n * 3).sum()
 
 
 @scenario()

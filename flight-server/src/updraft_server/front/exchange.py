@@ -146,8 +146,8 @@ class Exchanges:
             may_wait, is_helper = request.may_wait, request.command.is_helper
             if not may_wait:
                 self.admission.check_free(share, request.task_key)
-                # Do not refuse after an upload, because the client would have to repeat it at the next pod. A helper
-                # does not go to another pod.
+                # Do not refuse after an upload, because the client would have to repeat it at the next pod. A refused
+                # helper is not tried elsewhere.
                 may_wait = request.may_upload and not is_helper
             checked = self.signatures.check(request, owner) if request.is_session else None
             with self.admission.place(share, request.task_key, request.held_bytes, is_helper=is_helper) as place:

@@ -6,6 +6,7 @@ with the body on a 64-byte boundary, so that Arrow reads it without a copy.
 """
 
 import os
+import select
 import socket
 import struct
 import threading
@@ -61,6 +62,12 @@ class Channel:
     def descriptor(self) -> int:
         """Descriptor of the socket."""
         return self._socket.fileno()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until a frame has begun to arrive. Return False if none has after this time; None means no limit."""
+        arrivals = select.poll()
+        arrivals.register(self._socket, select.POLLIN)
+        return bool(arrivals.poll(None if seconds is None else seconds * 1000))
 
     def receive_header(self) -> FrameHeader:
         """Wait for the next frame and return its header. Call `receive_fields` next, for the frame's fields."""

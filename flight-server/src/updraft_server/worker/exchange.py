@@ -198,6 +198,11 @@ class Exchange:
         if self._consumed_sent < self.consumed:
             self._send_credit()
 
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until a batch, or the end, has begun to arrive. Return False if none has after this time."""
+        self.clock.pause()
+        return self._channel.wait(seconds)
+
     @property
     def descriptor(self) -> int:
         """Descriptor that is readable once a batch, or the end, has begun to arrive."""

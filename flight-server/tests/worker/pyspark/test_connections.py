@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -40,6 +41,9 @@ class Client:
 
     def acknowledge(self) -> None:
         """Do nothing: these tests do not wait for it."""
+
+    def wait(self, seconds: float | None = None) -> bool:
+        return True
 
     def take(self) -> RequestBatch | None:
         return RequestBatch(self._sent.popleft()) if self._sent else None
@@ -179,3 +183,41 @@ def test_an_unknown_connection_or_schema_is_refused(sent: pa.RecordBatch, proble
     client._sent.append(sent)
     with pytest.raises(ProtocolError, match=problem):
         runner(client).readinto(bytearray(1))
+
+
+def test_a_thread_may_read_ahead_while_another_one_writes() -> None:
+    class Arriving(Client):
+        """Client that sends its next piece only when something has been written to it."""
+
+        def __init__(self, sent: Sequence[Piece]) -> None:
+            super().__init__(sent)
+            self.written = threading.Semaphore(0)
+            self.busy = threading.Lock()
+
+        def wait(self, seconds: float | None = None) -> bool:
+            if seconds == 0:
+                return True
+            return self.written.acquire(timeout=seconds)
+
+        def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
+            assert self.busy.acquire(blocking=False), "two threads use the exchange at the same time"
+            super().reply(batch, sequence=sequence)
+            self.busy.release()
+            self.written.release()
+
+    pieces = [(RUNNER, bytes([number])) for number in range(100)]
+    client = Arriving(pieces)
+    connections = Connections(client)
+    read: list[bytes] = []
+
+    def read_all() -> None:
+        while piece := connections.receive(RUNNER):
+            read.append(bytes(piece))
+
+    reader = threading.Thread(target=read_all)
+    reader.start()
+    for _ in range(len(pieces) + 1):
+        connections.send(RUNNER, b"output")
+    reader.join(60)
+    assert read == [data for _, data in pieces]
+    assert len(client.got) == len(pieces) + 1

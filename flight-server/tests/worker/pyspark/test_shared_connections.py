@@ -77,6 +77,9 @@ class Client:
     def descriptor(self) -> int:
         return self._arrivals.fileno()
 
+    def wait(self, seconds: float | None = None) -> bool:
+        return True
+
     def acknowledge(self) -> None:
         self.acknowledged = self._taken
 

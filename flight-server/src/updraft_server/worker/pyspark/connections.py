@@ -6,6 +6,7 @@ one that Spark's runner makes to a Python worker. The worker opens further ones,
 """
 
 import io
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -36,6 +37,9 @@ BUFFER_BYTES = 256 * 1024
 REPORT_BYTES = 1024 * 1024
 """Bytes read from the runner between two reports. The client may be several reports ahead."""
 
+# Time after which a thread looks whether another one has taken the piece that it waits for.
+_RECHECK_SECONDS = 0.02
+
 # Room for Arrow's header and offsets in each reply.
 _HEADER_BYTES = 2048
 
@@ -53,6 +57,9 @@ class Batches(Protocol):
     def acknowledge(self) -> None:
         """Tell the client that all batches so far have been taken."""
 
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until a batch has begun to arrive. Return False if none has after this time; None means no limit."""
+
     def take(self) -> RequestBatch | None:
         """Return the next batch; None after the client's last one."""
 
@@ -64,11 +71,17 @@ class Batches(Protocol):
 
 
 class Connections:
-    """All connections of one exchange. Only one thread may use them."""
+    """All connections of one exchange.
+
+    Any thread may use them, such as one of a function that reads ahead. No thread holds the lock while it waits for the
+    client. If several threads wait, the one that gets the lock takes the batch, and the others look for their pieces
+    now and then. `SharedConnections` wakes them at once.
+    """
 
     def __init__(self, batches: Batches, opening: bytes = b"") -> None:
         """Start the runner's stream with `opening`. The client counts only the bytes after it."""
         self._batches = batches
+        self._lock = threading.RLock()
         self._unread: dict[int, deque[memoryview]] = {RUNNER: deque([memoryview(opening)] if opening else [])}
         self._ended: set[int] = set()
         self._replies = 0
@@ -78,27 +91,38 @@ class Connections:
 
     def open(self, address: str) -> int:
         """Open a connection to a service, by its port or path, and return the connection's number."""
-        number = len(self._unread)
-        self._unread[number] = deque()
-        self.send(number, address.encode())
+        with self._lock:
+            number = len(self._unread)
+            self._unread[number] = deque()
+            self.send(number, address.encode())
         return number
 
     def receive(self, number: int) -> memoryview:
         """Wait for a piece and return it; empty if the stream has ended. Raises UpdraftError."""
-        pieces = self._unread[number]
-        while not pieces and number not in self._ended:
-            self._take()
-        return pieces.popleft() if pieces else memoryview(b"")
+        while True:
+            with self._lock:
+                pieces = self._unread[number]
+                if pieces or number in self._ended:
+                    return pieces.popleft() if pieces else memoryview(b"")
+                # The client may wait for this before it sends more.
+                self._batches.acknowledge()
+            self._batches.wait(_RECHECK_SECONDS if threading.active_count() > 1 else None)
+            with self._lock:
+                # Another thread may have taken what arrived.
+                if not pieces and number not in self._ended and self._batches.wait(0):
+                    self._take()
 
     def put_back(self, number: int, piece: memoryview) -> None:
         """Put the rest of a piece back."""
-        self._unread[number].appendleft(piece)
+        with self._lock:
+            self._unread[number].appendleft(piece)
 
     def has_read(self, size: int) -> None:
         """Count bytes that went into the buffer of PySpark's worker."""
-        self._read_bytes += size
-        if self._surely_read_bytes - self._reported_bytes >= REPORT_BYTES:
-            self._reply(RUNNER, None)
+        with self._lock:
+            self._read_bytes += size
+            if self._surely_read_bytes - self._reported_bytes >= REPORT_BYTES:
+                self._reply(RUNNER, None)
 
     @property
     def _surely_read_bytes(self) -> int:
@@ -109,12 +133,14 @@ class Connections:
         """Send bytes, in several replies if need be; raises UpdraftError."""
         rest = memoryview(data).cast("B")
         most = max(1, (self._batches.max_bytes_per_reply or len(rest) + _HEADER_BYTES + 1) - _HEADER_BYTES)
-        for start in range(0, len(rest), most):
-            self._reply(number, rest[start : start + most])
+        with self._lock:
+            for start in range(0, len(rest), most):
+                self._reply(number, rest[start : start + most])
 
     def end(self, number: int) -> None:
         """Tell the client that nothing more comes on a connection."""
-        self._reply(number, memoryview(b""))
+        with self._lock:
+            self._reply(number, memoryview(b""))
 
     def finish(self, unread_bytes: int) -> None:
         """End the runner's connection, and tell how much PySpark's worker has read. Wait for the client's end.
@@ -124,8 +150,9 @@ class Connections:
         Args:
             unread_bytes: Bytes that are left in the buffer of PySpark's worker.
         """
-        self._reply(RUNNER, memoryview(b""), max(0, self._read_bytes - unread_bytes))
-        self.close()
+        with self._lock:
+            self._reply(RUNNER, memoryview(b""), max(0, self._read_bytes - unread_bytes))
+            self.close()
         while self.receive(RUNNER):
             pass
 

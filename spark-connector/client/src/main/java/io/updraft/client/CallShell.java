@@ -40,6 +40,9 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   /** Used only by the task's thread. */
   private final BearerToken token;
 
+  /** Called after each message and after the end of a call, on gRPC's event loop. */
+  volatile Runnable listener = () -> {};
+
   private volatile FlightCall call;
 
   /** Bytes of messages sent on the core's behalf; only under the lock. */
@@ -70,6 +73,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     @Override
     final void onClosed(Status status, Metadata trailers) {
       locked(() -> core.onClosed(this, status, trailers, System.nanoTime()));
+      listener.run();
     }
   }
 

@@ -46,9 +46,6 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   private final LongAdder sharedBytes = new LongAdder();
 
-  /** Called after each message, on gRPC's event loop. */
-  volatile Runnable listener = () -> {};
-
   private Exchange(
       ClientOptions options,
       TaskIdentity task,
@@ -85,7 +82,8 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   /** Return a helper: another exchange for the same function, which {@link #startCall} opens. */
   Exchange newHelper() {
-    ExchangeCore helper = new ExchangeCore(options, Replay.REPLAY, System.nanoTime()).asHelper();
+    // The deadline is that of the task, which began with this exchange.
+    ExchangeCore helper = new ExchangeCore(options, Replay.REPLAY, core.openedNanos()).asHelper();
     return new Exchange(options, task(), request, allocator, artifacts, helper);
   }
 

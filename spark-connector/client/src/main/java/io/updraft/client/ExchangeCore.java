@@ -61,10 +61,9 @@ final class ExchangeCore extends CallCore {
     this.recovery = new Recovery(options, RetryBudget.of(options.endpoint()), nowNanos);
   }
 
-  /** Make this the core of an exchange that helps another one of its task, and return it. */
+  /** Return this core as that of a helper. */
   ExchangeCore asHelper() {
-    helper = true;
-    callsAsHelper = true;
+    callsAsHelper = helper = true;
     return this;
   }
 
@@ -73,8 +72,12 @@ final class ExchangeCore extends CallCore {
     return callsAsHelper;
   }
 
-  Admission admission() {
-    return admission;
+  boolean isAdmitted() {
+    return isRunning() && admission.isAdmitted();
+  }
+
+  long admittedNanos() {
+    return admission.admittedNanos();
   }
 
   boolean hasAnswered() {

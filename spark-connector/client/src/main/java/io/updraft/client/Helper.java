@@ -53,10 +53,10 @@ final class Helper {
 
   /** Open the exchange. */
   void start() {
-    exchange.startCall();
     shift =
         EventLoops.TIMER.scheduleAtFixedRate(
             this::endShift, SHIFT_MILLISECONDS, SHIFT_MILLISECONDS, TimeUnit.MILLISECONDS);
+    exchange.startCall();
   }
 
   /**
@@ -64,30 +64,22 @@ final class Helper {
    * worker had to load the function, the helper stays for as many more.
    */
   private void endShift() {
-    ExchangeCore core = exchange.core;
-    if (exchange.read(() -> stage == Stage.ASKED && !core.admission().isAdmitted())) {
-      exchange.cancel("the pool has not assigned a worker in time");
-      return;
+    try {
+      if (exchange.read(() -> stage == Stage.ASKED && !exchange.core.isAdmitted())) {
+        exchange.cancel("the pool has not assigned a worker in time");
+      } else {
+        exchange.locked(this::stayOrLeave);
+      }
+    } catch (RuntimeException | Error e) {
+      exchange.cancel("the helper's shift could not be ended: " + e);
     }
-    exchange.locked(
-        () -> {
-          if (sent > 0 && !core.hasAnswered()) {
-            shiftsBeforeFirstReply++;
-          } else if (shiftsAfterFirstReply++ >= shiftsBeforeFirstReply) {
-            leave();
-          }
-        });
   }
 
-  /** Begin the shift if the pool has assigned a worker. */
-  void begin() {
-    exchange.lock.lock();
-    try {
-      if (stage == Stage.ASKED && exchange.core.admission().isAdmitted()) {
-        stage = Stage.WORKING;
-      }
-    } finally {
-      exchange.lock.unlock();
+  private void stayOrLeave() {
+    if (exchange.core.callsAsHelper() && sent > 0 && !exchange.core.hasAnswered()) {
+      shiftsBeforeFirstReply++;
+    } else if (shiftsAfterFirstReply++ >= shiftsBeforeFirstReply) {
+      leave();
     }
   }
 
@@ -102,6 +94,11 @@ final class Helper {
 
   Stage stage() {
     return exchange.read(() -> stage);
+  }
+
+  /** Return whether the helper's first reply has arrived. */
+  boolean hasAnswered() {
+    return exchange.read(exchange.core::hasAnswered);
   }
 
   /** Return whether the helper was given a batch. */
@@ -119,14 +116,11 @@ final class Helper {
     unanswered--;
   }
 
-  /** Return why the helper failed if its task has lost nothing by that; null otherwise. */
-  ExchangeException harmlessFailure() {
-    ExchangeException failure = exchange.failure();
-    boolean isHarmless =
-        failure != null
-            && unanswered == 0
-            && (!hasWorked() || failure.kind() != ErrorKind.ERROR_KIND_USER);
-    return isHarmless ? failure : null;
+  /**
+   * Return whether the task has lost nothing by the helper's failure, because it has every reply.
+   */
+  boolean isHarmless(ExchangeException failure) {
+    return unanswered == 0 && (!hasWorked() || failure.kind() != ErrorKind.ERROR_KIND_USER);
   }
 
   /** Return whether the failure of a helper means that a later one may get a worker. */
@@ -136,8 +130,8 @@ final class Helper {
 
   /**
    * Return whether the helper takes a batch now. Until the first reply it takes only one, because
-   * loading the function may take long, and the results of the task wait for it. It never has more
-   * batches than the pool may answer before the task takes a reply, so that it can always leave.
+   * loading the function may take long, and the results of the task wait for it. It never holds
+   * more batches than the pool may answer before the task takes a reply, so it can always leave.
    */
   boolean takesBatch() {
     return exchange.read(this::hasRoom);
@@ -145,9 +139,12 @@ final class Helper {
 
   private boolean hasRoom() {
     ExchangeCore core = exchange.core;
+    if (stage == Stage.ASKED && core.isAdmitted()) {
+      stage = Stage.WORKING;
+    }
     return stage == Stage.WORKING
-        && core.isRunning()
-        && core.admission().isAdmitted()
+        && core.isAdmitted()
+        && core.callsAsHelper()
         && unanswered < (core.hasAnswered() ? exchange.options.windowBatches() : 1)
         && core.hasRoom();
   }

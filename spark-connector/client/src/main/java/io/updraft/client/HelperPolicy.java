@@ -10,7 +10,7 @@ import java.util.concurrent.TimeUnit;
  * callers read the clock. Not thread-safe.
  */
 final class HelperPolicy {
-  /** Shortest wait that is worth the messages that open an exchange. */
+  /** Shorter waits do not pay for opening an exchange. */
   private static final long LEAST_WAIT_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
 
   /** Time after which half of what was measured is forgotten. */
@@ -31,8 +31,8 @@ final class HelperPolicy {
   private long againNanos;
   private long pauseNanos = FIRST_PAUSE_NANOS;
 
-  /** True if a shift has just ended: its worker can go on at once. */
-  private boolean shiftEnded;
+  /** Number of shifts that have ended and were not followed: their workers can go on at once. */
+  private int endedShifts;
 
   private boolean stopped;
 
@@ -64,7 +64,7 @@ final class HelperPolicy {
       return false;
     }
     boolean mostlyWaits = 2 * waitedNanos >= nowNanos - measuredSinceNanos;
-    boolean isWorth = mostlyWaits && (shiftEnded || waitedNanos >= worthNanos);
+    boolean isWorth = mostlyWaits && (endedShifts > 0 || waitedNanos >= worthNanos);
     if (!isWorth && nowNanos - measuredSinceNanos >= Math.max(MEMORY_NANOS, 4 * worthNanos)) {
       measuredSinceNanos += (nowNanos - measuredSinceNanos) / 2;
       waitedNanos /= 2;
@@ -74,13 +74,13 @@ final class HelperPolicy {
 
   /** Record that a helper was asked for. */
   void asked(long nowNanos) {
-    shiftEnded = false;
+    endedShifts = Math.max(0, endedShifts - 1);
     measureFrom(nowNanos);
   }
 
   /** Record that a helper has answered its last batch. */
   void shiftEnded() {
-    shiftEnded = true;
+    endedShifts++;
     pauseNanos = FIRST_PAUSE_NANOS;
   }
 

@@ -28,7 +28,7 @@ final class Helpers implements AutoCloseable {
   private volatile String cancelled;
 
   /**
-   * Create the helpers of a task, which has none yet.
+   * Create an empty set of helpers.
    *
    * @param main the exchange that they help
    * @param listener called after each message to an exchange, once the task has had a helper
@@ -93,18 +93,24 @@ final class Helpers implements AutoCloseable {
 
   /** Handle what has happened to the helpers, and open another one if that is allowed and due. */
   void tend(boolean mayOpen, long nowNanos) {
+    boolean allAnswer = true;
     for (Helper helper : all) {
-      ExchangeException failure = helper.harmlessFailure();
-      if (failure != null) {
+      ExchangeException failure = helper.exchange.failure();
+      if (failure != null && helper.isHarmless(failure)) {
         failed(helper, failure, nowNanos);
         continue;
       }
-      helper.begin();
+      helper.exchange.recoverIfDue();
       if (helper.stage() == Helper.Stage.LEAVING && helper.unanswered() == 0) {
         collect(helper);
       }
+      allAnswer &= helper.hasAnswered();
     }
-    if (mayOpen && policy.isDue(all.size(), nowNanos)) {
+    if (!all.isEmpty()) {
+      main.recoverIfDue();
+    }
+    // One helper at a time may have to load the function, because the task waits for that too.
+    if (mayOpen && allAnswer && policy.isDue(all.size(), nowNanos)) {
       policy.asked(nowNanos);
       open(new Helper(main.newHelper()), nowNanos);
     }
@@ -114,7 +120,7 @@ final class Helpers implements AutoCloseable {
     if (Helper.isBusy(failure)) {
       policy.busy(nowNanos);
     } else if (!helper.hasWorked()) {
-      log.info("a task asks for no more helpers, because one failed: {}", failure.getMessage());
+      log.info("asking for no more helpers for this task: {}", failure.getMessage());
       policy.stop();
     }
     remove(helper);
@@ -135,7 +141,7 @@ final class Helpers implements AutoCloseable {
     } catch (ExchangeException e) {
       failed(helper, e, nowNanos);
     } catch (IllegalArgumentException e) {
-      // The token or certificate files cannot be read now. The main exchange has no need of them.
+      // The token or certificate files cannot be read now. The main exchange does not need them.
       policy.busy(nowNanos);
       remove(helper);
     }
@@ -153,11 +159,16 @@ final class Helpers implements AutoCloseable {
         }
       }
     } catch (ExchangeException e) {
-      if (helper.harmlessFailure() == null) {
-        throw e;
-      }
-      remove(helper);
+      forgive(helper, e);
     }
+  }
+
+  /** Remove a helper that has failed; rethrow the failure if the task has lost anything by it. */
+  void forgive(Helper helper, ExchangeException failure) {
+    if (helper == null || !helper.isHarmless(failure)) {
+      throw failure;
+    }
+    remove(helper);
   }
 
   /** Remove a helper that has sent its report. */

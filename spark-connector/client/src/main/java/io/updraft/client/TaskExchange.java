@@ -12,9 +12,9 @@ import org.apache.arrow.vector.types.pojo.Schema;
 /**
  * Exchange of one task, with helpers. A helper is another exchange for the same function. A task
  * that mostly waits for its function opens helpers while the pool has idle workers, and gives each
- * a share of its batches. So a stage with few tasks, or its slowest task, is not bound to one
- * worker for each task. Replies still come in the order of their batches. Only functions with
- * {@link Replay#REPLAY} have helpers, because their batches may go to any worker.
+ * a share of its batches. A task can then use several workers. Replies still come in the order of
+ * their batches. Only functions with {@link Replay#REPLAY} have helpers, because their batches may
+ * go to any worker.
  *
  * <p>Used by one task thread; only {@link #cancel} may be called from any thread.
  */
@@ -27,14 +27,17 @@ public final class TaskExchange implements AutoCloseable {
   /** Batches whose replies were not taken, oldest first; empty if there may be no helpers. */
   private final ArrayDeque<Unanswered> unanswered = new ArrayDeque<>();
 
+  /** Bytes of these batches, or of the replies expected from them if those are larger. */
   private long unansweredBytes;
+
+  private long lastReplyBytes;
   private long answered;
   private boolean sendingFinished;
 
   /** Exchange that the task's thread waits for; null while it does not wait. */
   private volatile Exchange awaited;
 
-  /** True if another exchange than the awaited one may take a batch now. */
+  /** True if an exchange other than the awaited one may take a batch now. */
   private volatile boolean hasNews;
 
   /**
@@ -68,10 +71,19 @@ public final class TaskExchange implements AutoCloseable {
     if (helpers.isEmpty()) {
       return main.hasRoom();
     }
-    if (isFailing()) {
-      return false;
+    return !isFailing() && (mainHasRoom(unansweredByMain()) || nextHelper() != null);
+  }
+
+  private boolean mainHasRoom(int unansweredByMain) {
+    return main.hasRoom() && (unansweredByMain == 0 || sharesRoom());
+  }
+
+  private int unansweredByMain() {
+    int ofMain = unanswered.size();
+    for (Helper helper : helpers.all()) {
+      ofMain -= helper.unanswered();
     }
-    return (main.hasRoom() && sharesRoom()) || nextHelper() != null;
+    return ofMain;
   }
 
   /** Return whether the main exchange has failed, and replies to earlier batches come first. */
@@ -79,7 +91,7 @@ public final class TaskExchange implements AutoCloseable {
     return !unanswered.isEmpty() && main.failure() != null;
   }
 
-  /** Return whether the bytes of all exchanges fit in one window. */
+  /** Return whether the batches of all exchanges, or their replies, fit in one window. */
   private boolean sharesRoom() {
     return unansweredBytes < options.windowBytes();
   }
@@ -92,7 +104,7 @@ public final class TaskExchange implements AutoCloseable {
    * @throws IllegalStateException if no window has room, or if {@link #finishSending} was called
    */
   public void send(ArrowRecordBatch batch, int rows, BatchGroups groups) {
-    long bytes = batch.computeBodyLength();
+    long bytes = Math.max(batch.computeBodyLength(), lastReplyBytes);
     Helper helper = nextHelper();
     if (helper == null || !helper.send(batch, rows, groups)) {
       helper = null;
@@ -115,10 +127,8 @@ public final class TaskExchange implements AutoCloseable {
 
   /** Return the helper that takes the next batch; null if the main exchange takes it. */
   private Helper nextHelper() {
-    int ofMain = unanswered.size();
     Helper best = null;
     for (Helper helper : helpers.all()) {
-      ofMain -= helper.unanswered();
       if ((best == null || helper.unanswered() < best.unanswered()) && helper.takesBatch()) {
         best = helper;
       }
@@ -126,7 +136,8 @@ public final class TaskExchange implements AutoCloseable {
     if (best == null || (best.unanswered() > 0 && !sharesRoom())) {
       return null;
     }
-    return ofMain <= best.unanswered() && main.hasRoom() ? null : best;
+    int ofMain = unansweredByMain();
+    return ofMain <= best.unanswered() && mainHasRoom(ofMain) ? null : best;
   }
 
   /** Announce that every batch was sent. Idempotent. */
@@ -150,8 +161,13 @@ public final class TaskExchange implements AutoCloseable {
       return lines;
     }
     Helper helper = awaitedHelper();
-    Reply reply = exchangeOf(helper).poll();
-    return reply == null ? null : taken(reply, helper);
+    try {
+      Reply reply = exchangeOf(helper).poll();
+      return reply == null ? null : taken(reply, helper);
+    } catch (ExchangeException e) {
+      helpers.forgive(helper, e);
+      return null;
+    }
   }
 
   /**
@@ -170,12 +186,12 @@ public final class TaskExchange implements AutoCloseable {
       try {
         reply = taken(await(exchangeOf(helper)), helper);
       } catch (ExchangeException e) {
-        if (helper == null || helper.harmlessFailure() == null) {
-          throw e;
-        }
-        helpers.remove(helper);
+        helpers.forgive(helper, e);
       } finally {
-        helpers.policy().waited(System.nanoTime() - beganNanos);
+        // A wait for a helper that may still load the function is no reason for another helper.
+        if (helper == null || helper.hasAnswered()) {
+          helpers.policy().waited(System.nanoTime() - beganNanos);
+        }
       }
     }
     return reply;
@@ -191,7 +207,7 @@ public final class TaskExchange implements AutoCloseable {
     }
   }
 
-  /** Wake the task's thread, which may give a batch to another exchange than the awaited one. */
+  /** Wake the task's thread, which may give a batch to an exchange other than the awaited one. */
   private void wake(Exchange from) {
     Exchange waitsFor = awaited;
     if (waitsFor != from) {
@@ -228,10 +244,9 @@ public final class TaskExchange implements AutoCloseable {
   }
 
   private Reply inOrder(Reply reply, Helper helper) {
-    helpers
-        .policy()
-        .replied(main.read(() -> main.core.admission().admittedNanos()), System.nanoTime());
+    helpers.policy().replied(main.read(main.core::admittedNanos), System.nanoTime());
     unansweredBytes -= unanswered.remove().bytes();
+    lastReplyBytes = reply.batch().computeBodyLength();
     answered++;
     if (helper != null) {
       helper.answered();

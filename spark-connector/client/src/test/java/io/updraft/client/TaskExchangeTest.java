@@ -192,14 +192,19 @@ final class TaskExchangeTest {
   }
 
   @Test
-  void a_helper_that_never_gets_a_worker_does_not_hold_up_the_task() throws Exception {
-    CountDownLatch over = new CountDownLatch(1);
-    try (TestPool pool = TestPool.of(this::slow, call -> over.await());
+  void a_helper_that_gets_no_worker_in_time_is_cancelled() throws Exception {
+    try (TestPool pool =
+            TestPool.of(
+                this::slow,
+                call -> {
+                  call.receiveEarly();
+                  call.awaitCancelled();
+                });
         Task task = new Task(pool, Replay.REPLAY)) {
-      assertEquals(numbers(20), task.run(20));
+      int batches = 120;
+      assertEquals(numbers(batches), task.run(batches));
+      assertTrue(pool.calls().get(1).awaitCancelled());
       assertEquals(0, task.exchange.helpers());
-    } finally {
-      over.countDown();
     }
   }
 
@@ -414,10 +419,27 @@ final class TaskExchangeTest {
   }
 
   @Test
-  void all_exchanges_of_a_task_share_the_bytes_of_one_window() throws Exception {
-    try (TestPool pool = TestPool.of(this::slow);
-        Task task = new Task(pool, Replay.REPLAY, o -> o.windowBytes = 2 * 8 * ROWS)) {
-      assertEquals(numbers(BATCHES), task.run(BATCHES));
+  void a_helper_works_even_if_one_batch_takes_longer_than_a_shift() throws Exception {
+    TestPool.Behaviour slower =
+        call -> {
+          FlightData opening = call.receive();
+          call.admit();
+          // As a worker of a session, announce the schema only with the first reply.
+          FlightData next = call.receive();
+          for (long sequence = 1; !next.request().hasFinish(); sequence++) {
+            Thread.sleep(1_200);
+            if (sequence == 1) {
+              call.sendSchema(opening.header());
+            }
+            call.sendBatch(sequence, sequence, next, Batches.rows(next.header()));
+            next = call.receive();
+          }
+          call.finish();
+        };
+    try (TestPool pool = TestPool.of(slower);
+        Task task = new Task(pool, Replay.REPLAY)) {
+      assertEquals(numbers(8), task.run(8));
+      assertTrue(task.exchange.helpers() > 0);
     }
   }
 

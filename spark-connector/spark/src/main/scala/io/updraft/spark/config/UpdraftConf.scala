@@ -91,8 +91,8 @@ object UpdraftConf
 
   val maxHelpers: ConfigEntry[Int] = ConfigEntry(
     prefix + "maxHelpers",
-    "Maximum number of idle workers that help a task whose deterministic function is slower than its input, each with a " +
-      "share of the task's batches. Set it to 0 if the number of tasks has to limit how many calls run at the same time, " +
+    "Maximum number of helpers per task: idle workers that each take a share of the batches while the task waits for a " +
+      "deterministic function. Set it to 0 if the number of tasks has to limit how many calls run at the same time, " +
       "for example calls of an external service. [When tasks have helpers](../guides/sizing.md#stages-with-few-tasks).",
     Values.count(most = 1000),
     Some(defaults.maxHelpers.toString)

@@ -190,9 +190,9 @@ final class PipelinedIterator(
 
 private object PipelinedIterator {
 
-  /** Wait for one reply after which requests do not grow. The fixed cost of a batch is far less
-    * than a millisecond, so larger batches would save nothing. Smaller ones can be divided between
-    * more workers, and a LIMIT or a kill wastes less.
+  /** Requests stop growing after a wait this long for a reply. The fixed cost of a batch is far
+    * less than a millisecond, so larger batches would save nothing. Smaller ones can be divided
+    * between more workers, and a LIMIT or a kill wastes less.
     */
   val LongWaitNanos: Long = TimeUnit.MILLISECONDS.toNanos(50)
 }

@@ -62,7 +62,8 @@ private[workers] final class ProcessListener(layout: StreamLayout) extends Loggi
 
   private def run(process: LaunchedProcess, in: DataInputStream, socket: Socket): Unit = {
     val work = process.runnerAddress match {
-      case Some(address) => new SimpleWorker(process, address, layout)
+      case Some(address) =>
+        new SimpleWorker(process, address, new LogLines(socket.getOutputStream), layout)
       case None => new WorkerDaemon(process, socket.getOutputStream, layout)
     }
     DaemonThread.start("updraft-python-kills") {

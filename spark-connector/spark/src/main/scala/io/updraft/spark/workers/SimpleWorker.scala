@@ -5,6 +5,7 @@ package io.updraft.spark.workers
 private[workers] final class SimpleWorker(
     process: LaunchedProcess,
     address: String,
+    logs: LogLines,
     layout: StreamLayout
 ) extends LaunchedWork {
   private val channel = Handshake.connect(process, address)
@@ -17,7 +18,7 @@ private[workers] final class SimpleWorker(
         handshake.introduce(process.pid)
       }
       val started =
-        new WorkerTunnel(new LoopbackConnection(channel), process.pid, process, layout)
+        new WorkerTunnel(new LoopbackConnection(channel), process.pid, process, logs, layout)
       tunnel = Some(started)
       started.run()
     } finally channel.close()

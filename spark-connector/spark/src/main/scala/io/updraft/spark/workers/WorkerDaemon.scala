@@ -18,13 +18,14 @@ import org.apache.spark.internal.Logging
   * Spark watches and kills workers by their process ids, so each worker gets an idle process.
   *
   * @param announcement
-  *   stream on which Spark reads the daemon's address
+  *   stream on which Spark reads the daemon's address, then its workers' log lines
   */
 private[workers] final class WorkerDaemon(
     process: LaunchedProcess,
     announcement: OutputStream,
     layout: StreamLayout
 ) extends LaunchedWork with Logging {
+  private val logs = new LogLines(announcement)
   private val workers = new ConcurrentHashMap[Long, WorkerTunnel]()
   private val socket = process.socketDirectory.map(new File(_, s".${UUID.randomUUID()}.sock"))
 
@@ -83,7 +84,8 @@ private[workers] final class WorkerDaemon(
       handshake.introduce(idle.pid())
       if (socket.isEmpty) handshake.check(process.secret)
     }
-    val tunnel = new WorkerTunnel(new LoopbackConnection(channel), idle.pid(), process, layout)
+    val tunnel =
+      new WorkerTunnel(new LoopbackConnection(channel), idle.pid(), process, logs, layout)
     workers.put(idle.pid(), tunnel): Unit
     if (!listener.isOpen) tunnel.kill()
     idle.onExit().thenRun(() => tunnel.kill())

@@ -47,7 +47,8 @@ private[workers] object WorkerEnd {
 private[workers] final class WorkerExchange(
     exchange: Exchange,
     runner: LoopbackConnection,
-    services: HostServices
+    services: HostServices,
+    logs: LogLines
 ) extends AutoCloseable with Logging {
 
   /** Monitor that guards sending and the fields below. */
@@ -151,14 +152,21 @@ private[workers] final class WorkerExchange(
   }
 
   /** Send an answer of a service of this process, or an empty piece at the end of the service's
-    * stream. Return false if the exchange has ended.
+    * stream. Return false if the exchange has ended. If the answer cannot be sent, the worker would
+    * wait for it, so this ends the exchange.
     */
-  private def answer(connection: Int, bytes: ByteBuffer): Boolean = {
-    val piece = SparkInternals.allocator.buffer(math.max(1, bytes.remaining()).toLong)
-    piece.writerIndex(bytes.remaining().toLong): Unit
-    piece.setBytes(0, bytes): Unit
-    sendIfRunning(connection, piece)
-  }
+  private def answer(connection: Int, bytes: ByteBuffer): Boolean =
+    try {
+      val piece = SparkInternals.allocator.buffer(math.max(1, bytes.remaining()).toLong)
+      piece.writerIndex(bytes.remaining().toLong): Unit
+      piece.setBytes(0, bytes): Unit
+      sendIfRunning(connection, piece)
+    } catch {
+      case NonFatal(e) =>
+        finish(WorkerEnd.Failed(e))
+        exchange.cancel(s"an answer of a service cannot be sent: $e")
+        false
+    }
 
   /** Wait for room and send a piece. Take the piece over in any case. Return false if the exchange
     * has ended.
@@ -199,7 +207,7 @@ private[workers] final class WorkerExchange(
           if (reply.kind() == Reply.Kind.BATCH) {
             try StreamBatches.pieces(reply.batch()).foreach(accept)
             finally reply.batch().close()
-          }
+          } else if (reply.kind() == Reply.Kind.LOG) logs.write(reply.lines())
           sending.synchronized(sending.notifyAll())
           reply = exchange.take()
         }

@@ -26,6 +26,7 @@ private[workers] final class WorkerTunnel(
     runner: LoopbackConnection,
     pid: Long,
     process: LaunchedProcess,
+    logs: LogLines,
     layout: StreamLayout
 ) extends AutoCloseable with Logging {
   private val requests = new WorkerRequests(process)
@@ -65,7 +66,8 @@ private[workers] final class WorkerTunnel(
         case NonFatal(e) => return fail(e)
       }
     val worker =
-      try new WorkerExchange(open(header), runner, new HostServices(process, services(header)))
+      try
+        new WorkerExchange(open(header), runner, new HostServices(process, services(header)), logs)
       catch { case NonFatal(e) => return fail(e) }
     current = Some(worker)
     val end =
@@ -125,7 +127,8 @@ private[workers] final class WorkerTunnel(
     if (!hasOutput && !WorkerTunnel.isDeath(error)) runner.write(WorkerTunnel.exception(reason))
     else
       process.environment.get("PYTHON_FAULTHANDLER_DIR").foreach { directory =>
-        Files.writeString(new File(directory, pid.toString).toPath, reason): Unit
+        val report = s"$reason${WorkerTunnel.stack(error)}"
+        Files.writeString(new File(directory, pid.toString).toPath, report): Unit
       }
   }
 
@@ -141,6 +144,13 @@ private[workers] object WorkerTunnel {
     // This exception's message is only the path.
     case e: NoSuchFileException => s"file not found: ${e.getMessage}"
     case _ => error.getMessage
+  }
+
+  /** Return the Python stack of a crashed worker, on lines of its own. */
+  private def stack(error: Throwable): String = error match {
+    case e: ExchangeException =>
+      e.details().map[String](_.getTraceback).filter(_.nonEmpty).map[String]("\n" + _).orElse("")
+    case _ => ""
   }
 
   private def isDeath(error: Throwable): Boolean = error match {
