@@ -63,12 +63,12 @@ def _with_reuse(spark: SparkSession, value: str, job: Callable[[], Any]) -> Any:
         conf.remove(_REUSE)
 
 
-def _marked(spark: SparkSession) -> int:
+def _marked(spark: SparkSession, name: str) -> int:
     """Mark the workers of a job, and return how many partitions of the next jobs meet a marked worker."""
 
     def mark(elements: Iterable[int]) -> Iterator[bool]:
-        was_marked = hasattr(json, "updraft_mark")
-        json.updraft_mark = True  # type: ignore[attr-defined]
+        was_marked = hasattr(json, name)
+        setattr(json, name, True)
         yield was_marked
 
     return sum(sum(numbers(spark, 100, 4).mapPartitions(mark).collect()) for _ in range(4))
@@ -76,12 +76,12 @@ def _marked(spark: SparkSession) -> int:
 
 @scenario()
 def workers_that_are_reused(spark: SparkSession) -> Any:
-    return _with_reuse(spark, "true", lambda: _marked(spark) > 0)
+    return _with_reuse(spark, "true", lambda: _marked(spark, "reused") > 0)
 
 
 @scenario()
 def workers_that_are_not_reused(spark: SparkSession) -> Any:
-    return _with_reuse(spark, "false", lambda: _marked(spark))
+    return _with_reuse(spark, "false", lambda: _marked(spark, "not_reused"))
 
 
 @scenario()

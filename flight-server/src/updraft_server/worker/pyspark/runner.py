@@ -176,6 +176,7 @@ class SessionRunner:
                 # PySpark sorts large RDDs in files there.
                 os.environ["SPARK_LOCAL_DIRS"] = tempfile.gettempdir()
                 module = load_module(wanted.name)
+                exchange.retires_worker = wanted.single_use
                 if isinstance(connections, SharedConnections):
                     # It waits for Spark between the batches of its query, which the clock cannot see.
                     exchange.clock.stop()

@@ -64,6 +64,7 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
           .newBuilder()
           .setName(process.workerModule)
           .setOpening(ByteString.copyFrom(header.bytes))
+          .setSingleUse(!process.isReusable)
       )
       .build()
       .toByteString
