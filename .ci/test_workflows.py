@@ -28,7 +28,7 @@ _PINNED = re.compile(r"^\S+@[0-9a-f]{40}$")
 _PINNED_LINE = re.compile(r"uses: (?:\./|\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$)")
 _MATRIX = re.compile(r"\$\{\{ matrix\.(\w+) \}\}")
 _AS_ROOT = 'sudo --preserve-env env "PATH=$PATH" '
-"""How a line begins that runs make as root, with the variables and programs of the job."""
+"""Start of a line that runs make as root, with the variables and programs of the job."""
 _NIGHTLY = {
     *("attacks", "audit", "bench-signed", "bench-tenants", "check-all", "docs-links", "e2e-kube", "faults", "fuzz"),
     *("simulate", "soak", "test-browser", "test-comet", "test-dashboards"),
@@ -46,7 +46,7 @@ _NEEDED_FIRST = {
     "test-images": {"tools-images", "images"},
     "test-storages": {"tools-storages"},
 }
-"""What a job has to run before a target, which lacks something otherwise, or skips what needs it."""
+"""Targets that a job has to run first. Without them the target fails or skips tests."""
 _SCHEMAS = {
     "github-workflows": _WORKFLOWS,
     "github-actions": _ACTIONS,

@@ -28,7 +28,7 @@ class WorkerHolds:
 
 @function(name="model_holds", batching=Batching(device="cuda"))
 class ModelHolds:
-    """The same in a model process."""
+    """Function that holds GPU memory in a model process."""
 
     def __init__(self) -> None:
         self._memory = _held()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that a test did not start itself; they come and go while it looks."""
+"""Processes that the test did not start itself and that may end at any time."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ HANG_SECONDS = 60.0
 
 
 def eventually(condition: Callable[[], object]) -> None:
-    """Poll until the condition holds: other processes cause it, so there is no event to wait for."""
+    """Poll until the condition holds. Other processes cause it and send no event."""
     started = time.monotonic()
     while not condition():
         assert time.monotonic() - started < HANG_SECONDS
@@ -27,7 +27,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def named(processes: Iterable[psutil.Process], name: str) -> list[psutil.Process]:
-    """Return the processes with this in their name; a reaped process has no name."""
+    """Return the processes whose names contain this text, without processes that have ended."""
     return [process for process in processes if name in _name_of(process)]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One attempt of a hostile function: what it is, how it is carried into a worker, and what it came to.
+"""Attempt of a hostile function: its definition, its UDF, and its outcome.
 
 This module and those with attempts travel by value, since a worker does not have them: a function imports what it needs
 itself, from the standard library.
@@ -21,13 +21,13 @@ class Verdict:
     """Outcome of an attempt."""
 
     refused: str = ""
-    """Name of the error that refused it."""
+    """Name of the error with which the attempt was refused."""
     evidence: str = ""
     """Proof that it succeeded; empty if there is no proof."""
     broken: str = ""
     """Traceback of a mistake in the attempt itself."""
     died: bool = False
-    """Whether the exchange failed with it."""
+    """Whether the attempt made the exchange fail."""
     ended: str = ""
     """How the exchange failed."""
 

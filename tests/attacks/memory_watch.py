@@ -17,7 +17,7 @@ class MemoryWatch:
 
     def __init__(self, pid: int) -> None:
         self.peak_bytes = 0
-        """Of the largest of them, resident."""
+        """Peak of the resident memory of the largest process."""
         self._root = psutil.Process(pid)
         self._ended = threading.Event()
         self._looks = threading.Thread(target=self._look)

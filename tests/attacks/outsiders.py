@@ -111,11 +111,11 @@ class Outsider:
         self._open = contextlib.ExitStack()
         self._channel: grpc.Channel | None = None
         self.victims_bytes = b""
-        """What a client may know of a victim's artifact."""
+        """Bytes of a victim's artifact that a client may know."""
         self.root = self.outside = Path()
-        """Of a writer: where its files lie, and a directory beside that."""
+        """Directory with a writer's files, and a directory beside it."""
         self.is_another_served: Callable[[], object] = lambda: None
-        """Raises AssertionError where the attempt, still under way, keeps others from being served."""
+        """Function that raises AssertionError if the attempt keeps other clients from being served."""
 
     def __enter__(self) -> Self:
         return self

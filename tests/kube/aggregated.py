@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics APIs that this machine serves behind the cluster's own API server, by its aggregation layer."""
+"""Metrics APIs on this machine that the cluster's API server passes on (API aggregation)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READERS = "metrics-readers"
 
 @contextmanager
 def served(namespace: Namespace, group: str, version: str, address: str, port: int) -> Iterator[None]:
-    """Register a group that `address` serves; it exists until the block ends."""
+    """Register an API group that `address` serves until the block ends."""
     name = group.replace(".", "-")
     service = {"metadata": {"name": name}, "spec": {"ports": [{"port": 443, "targetPort": port}]}}
     # No selector, because the endpoints below name this machine instead of a pod.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of other projects next to the chart on a cluster: those that autoscaling reads, and simulated nodes.
+"""Programs of other projects that the tests run beside the chart: metrics for autoscaling, and simulated nodes.
 
 `make kube-tools` builds them from their Go modules, which Go's checksum database verifies. Tests run them on this
 machine, because there is no registry to pull their images from.

@@ -40,7 +40,7 @@ rm -rf /etc/systemd/system
 mkdir -p /etc/systemd/system /opt/updraft /run/units/updraft-.service.d
 printf '[Service]\\nStandardOutput=append:%s/%%N.log\\nStandardError=append:%s/%%N.log\\n' "$2" "$2" \\
   >/run/units/updraft-.service.d/log.conf
-# What services wait for, without what a whole machine starts.
+# Targets that services wait for, without the units that a whole machine starts.
 for target in default basic final multi-user network network-online shutdown sysinit umount; do
   printf '[Unit]\\nDescription=%s\\nDefaultDependencies=no\\n' $target >/run/units/$target.target
 done

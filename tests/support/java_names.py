@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cache for the Java names that Python has looked up.
+"""Cache of Java names that Python has looked up.
 
 py4j asks the JVM for every part of a name such as `jvm.org.apache.spark.X` each time that it is used. For every
 part but the last, the JVM searches each of Spark's 300 jars in vain. In a suite of short queries, these lookups are two
@@ -14,7 +14,7 @@ from py4j.java_gateway import JavaClass, JavaPackage, JVMView
 
 
 def keep_java_names() -> None:
-    """Ask the JVM only once for each name of each view, in this process from now on."""
+    """Cache the names of each JVM view in this process."""
     for owner in (JVMView, JavaPackage):
         owner.__getattr__ = _keeping(owner.__getattr__)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Front's end of the control connection: one at a time, and its loss."""
+"""Control connection of the front to a zygote: only one at a time, and a new one after a loss."""
 
 import asyncio
 import contextlib
@@ -80,7 +80,7 @@ async def end_of(connection: socket.socket) -> bytes:
 
 async def until_anybody(known: WorkersSecret) -> None:
     while not known.is_anybody:  # noqa: ASYNC110
-        # A timer of the code under test causes it, so there is no event to wait for.
+        # A timer of the tested code changes this and sends no event.
         await asyncio.sleep(0.01)
 
 
@@ -143,7 +143,7 @@ async def test_a_supervisor_that_is_gone_for_good_is_told_apart(made: Make) -> N
 async def test_who_comes_to_the_next_front_has_to_be_known(
     listener: socket.socket, known: WorkersSecret, path: Path, made: Make
 ) -> None:
-    """User code can connect between two fronts; it connects first, and gets nothing."""
+    """User code that connects before the next front does is refused."""
     assert known.is_known(SECRET)
     with connection_to(path, new_secret()) as hostile, connection_to(path, b"") as silent:
         source = made(listener, known)
@@ -171,7 +171,7 @@ async def test_a_new_side_is_believed_once_the_old_one_has_had_its_time(
     assert known.is_known(new_secret())
     assert not known.is_known(SECRET)
     source = made(listener, known)
-    # Accepted only after the old front's time is over.
+    # The zygote accepts it only after the old front's time is over.
     await asyncio.wait_for(until_anybody(known), _HANG_SECONDS)
     with connection_to(path) as new, started_zygote(new), await source.next():
         assert known.is_known(SECRET)

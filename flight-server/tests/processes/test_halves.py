@@ -34,7 +34,7 @@ import os, time
 import pyarrow as pa
 from updraft import function
 
-# Of the test: a worker has one of its own.
+# The test's directory; a worker has one of its own.
 NOTES = os.environ["TMPDIR"]
 
 @function
@@ -47,7 +47,7 @@ def daemon(batch: pa.RecordBatch) -> pa.RecordBatch:
             with open(NOTES + "/noted", "w") as file:
                 file.write(str(os.getpid()))
             os.rename(NOTES + "/noted", NOTES + "/daemon")
-            # Whoever ends it, it is not itself.
+            # Live until another process ends this one.
             time.sleep(1000)
         os._exit(0)
     os.waitpid(child, 0)

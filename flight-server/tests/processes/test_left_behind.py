@@ -25,7 +25,7 @@ import time
 import pyarrow as pa
 from updraft import function
 
-# Of the test: a worker has one of its own.
+# The test's directory; a worker has one of its own.
 DIRECTORY = os.environ["TMPDIR"]
 
 def note():

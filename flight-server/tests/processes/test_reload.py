@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serving pool that is told with SIGUSR2 to reload its functions while clients call them."""
+"""Reload of functions with SIGUSR2 while clients call them."""
 
 import functools
 import threading
@@ -64,7 +64,7 @@ def test_an_exchange_that_runs_ends_with_the_code_with_which_it_began(pool: Pool
         assert running.result(HANG_SECONDS) == "a"
     assert exchange.call(0) == "a"
     exchange.close()
-    # All processes with the old code end with it.
+    # All processes that run the old code end.
     pool.server.wait_for(lambda: not before.keys() & pool.processes().keys())
     pool.wait_until_it_is_whole()
 

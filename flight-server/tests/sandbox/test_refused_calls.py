@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refused calls fail in a worker with the error of their rule; without the filter they succeed or fail otherwise."""
+"""System calls that the filter refuses: the error in a worker, and the result without the filter."""
 
 import errno
 import fcntl

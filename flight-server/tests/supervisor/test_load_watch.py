@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limit on the time of a zygote's load, and when the operator is told; the tests call the check themselves."""
+"""Limit on the time in which a zygote loads its image, and warnings in the log. The tests call the check directly."""
 
 import itertools
 import subprocess

@@ -26,7 +26,7 @@ from updraft_server.zygote.model_replica import ForkedModel, Replica
 
 
 class Zygote:
-    """Loop that turns when the test says so, with the test as the worker."""
+    """Loop that the test advances step by step, while the test also acts as the worker."""
 
     def __init__(self) -> None:
         self.connects: list[tuple[str, str, str]] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Full GPUs, and files that are never finished."""
+"""GPU memory that runs out, and files that are never finished."""
 
 import ctypes
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def test_a_file_that_cannot_go_on_is_an_error_and_the_next_one_is_written(
     limited(1)
     with pytest.raises(EncodeError, match="rows after 4000000"):
         encoder.write(TABLE)
-    # Free the encoder while there is no room for the footer that the library would write.
+    # The library writes a footer when it frees an encoder. Free this one while memory is too short for that.
     del encoder
     limited(1024 * MIB)
     following = encoder_for(gpu, TABLE.schema, options)

@@ -76,7 +76,7 @@ def defaults(
     raw: bytes = b"\0\1",
     last: int = 9,
 ) -> str:
-    """What it is called with, as Python writes it."""
+    """Return the arguments as Python writes them."""
     return repr((number, text, day, at.isoformat(), share, corner, tags, note, raw, last))
 
 
@@ -224,7 +224,7 @@ class UnloadableSteps:
 
 
 class Weighted:
-    """What loads as soon as its file is there."""
+    """Function that cannot be loaded before its file exists."""
 
     def __init__(self) -> None:
         found = [file for place in sys.path if (file := Path(place, WEIGHTS)).exists()]

@@ -82,7 +82,7 @@ def _all_in_a_struct(
     names, one = result_type(cases).names, len(cases) == 1
 
     def over_batches(batches: Iterator[Any]) -> Iterator[Any]:
-        # It gets a column if it has one argument, and a tuple of columns if it has more.
+        # With one argument the function gets a column, with more a tuple of columns.
         for batch in batches:
             yield join((batch,) if one else batch, names)
 

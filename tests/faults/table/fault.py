@@ -25,7 +25,7 @@ UNAVAILABLE = frozenset({grpc.StatusCode.UNAVAILABLE})
 CANCELLED = frozenset({grpc.StatusCode.CANCELLED})
 DEADLINE = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED})
 NO_CALL: frozenset[grpc.StatusCode] = frozenset()
-"""No exchange is open when the fault happens."""
+"""Empty: the fault happens while no exchange is open."""
 
 
 class Pool(enum.Enum):

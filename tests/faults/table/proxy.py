@@ -22,7 +22,7 @@ class Proxy:
         self._target = address
         self._connect = connect or _connected
         self.delay_seconds = 0.0
-        """Of every piece, in both directions."""
+        """Delay of every piece, in both directions."""
         self.piece_bytes = _PIECE_BYTES
         self.swallows = threading.Event()
         """While it is set, what arrives is taken and thrown away."""

@@ -34,7 +34,7 @@ class Scene:
     def __init__(self, notes: Path, fault: Fault) -> None:
         self.notes = notes
         self.place: Any = None
-        """What the fault's `place` gave."""
+        """Result of the fault's `place`."""
         self._make_place = fault.place
         self._cleared = contextlib.ExitStack()
         # Unlike pytest's, short enough for the path of a Unix socket.

@@ -77,7 +77,7 @@ class WriterScene:
         self._directory = Path(tempfile.mkdtemp(prefix="updraft-faults-"))
         self.root = self._directory / "data"
         self.place: Any = None
-        """What the fault's `place` gave."""
+        """Result of the fault's `place`."""
         self._rules = self._directory / "rules"
         self._numbers = itertools.count(1)
         self._names = itertools.count(1)

@@ -22,7 +22,7 @@ public final class MiniYarn {
     configuration.setInt(YarnConfiguration.RM_SCHEDULER_MINIMUM_ALLOCATION_MB, 256);
     configuration.set("yarn.scheduler.capacity.root.queues", "default");
     configuration.set("yarn.scheduler.capacity.root.default.capacity", "100");
-    // Of this machine, not of a node: its disks may be fuller than YARN likes.
+    // The disks of this machine may be fuller than YARN allows on a node.
     configuration.set("yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage", "100");
     configuration.setBoolean(YarnConfiguration.NM_VMEM_CHECK_ENABLED, false);
     try (MiniYARNCluster cluster = new MiniYARNCluster("updraft", NODES, 1, 1)) {
@@ -37,7 +37,7 @@ public final class MiniYarn {
       }
       Files.move(unfinished, site, StandardCopyOption.ATOMIC_MOVE);
       while (System.in.read() >= 0) {
-        // Whoever started this closes its input to end it.
+        // The parent process closes this input to end the cluster.
       }
     }
   }

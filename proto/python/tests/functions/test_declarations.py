@@ -43,7 +43,7 @@ def test_a_function_says_what_its_author_said_of_it() -> None:
 def test_a_description_stands_instead_of_the_docstring() -> None:
     @function(description="What callers read.")
     def described(x: int) -> int:
-        """What those read who change the code."""
+        """Text for maintainers of the code."""
         return x
 
     assert described.doc == "What callers read."

@@ -33,11 +33,14 @@ private[workers] final class WorkerTunnel(
   private val firstByte = ByteBuffer.allocate(1)
   @volatile private var current: Option[WorkerExchange] = None
 
+  /** Thread that is opening an exchange, which takes as long as the upload of its artifacts. */
+  @volatile private var opening: Option[Thread] = None
+
   /** Serve Spark until it hangs up. */
   def run(): Unit =
     try while (hasTask && serve()) {}
     catch {
-      case e @ (_: IOException | _: ClosedSelectorException) =>
+      case e @ (_: IOException | _: ClosedSelectorException | _: InterruptedException) =>
         logDebug(s"the connection to Spark has ended: $e")
     } finally {
       requests.close()
@@ -47,6 +50,7 @@ private[workers] final class WorkerTunnel(
   /** End the worker, from any thread. */
   def kill(): Unit = {
     close()
+    opening.foreach(_.interrupt())
     current.foreach(_.cancel("Spark has killed the worker"))
   }
 
@@ -66,9 +70,11 @@ private[workers] final class WorkerTunnel(
         case NonFatal(e) => return fail(e)
       }
     val worker =
-      try
+      try {
+        opening = Some(Thread.currentThread())
         new WorkerExchange(open(header), runner, new HostServices(process, services(header)), logs)
-      catch { case NonFatal(e) => return fail(e) }
+      } catch { case NonFatal(e) => return fail(e) }
+      finally opening = None
     current = Some(worker)
     val end =
       try worker.carry(header)

@@ -132,7 +132,7 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     assert(header.command.map(new String(_, UTF_8)) == command)
     assert(header.bytes.sameElements(bytes))
   }
-  // What follows belongs to the stream.
+  // The rest belongs to the stream of the task.
   private def continued(written: Written) = written.text("more").toBytes
 
   test("the header of a planner ends with the broadcasts") {
