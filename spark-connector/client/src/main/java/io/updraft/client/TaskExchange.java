@@ -274,6 +274,11 @@ public final class TaskExchange implements AutoCloseable {
     return helpers.totals().with(main.report());
   }
 
+  /** Return how many workers may be computing for the task now. */
+  public int workers() {
+    return 1 + helpers.all().size();
+  }
+
   /** Return how many helpers worked for the task. */
   public long helpers() {
     return helpers.count();

@@ -56,6 +56,15 @@ object BatchLimits {
   def of(bytes: Long): BatchLimits = BatchLimits(Int.MaxValue, bytes, bytes, bytes, bytes)
 }
 
+/** Change in the size of batches. */
+sealed trait Pace
+
+object Pace {
+  case object Grow extends Pace
+  case object Keep extends Pace
+  case object Shrink extends Pace
+}
+
 /** Size of a batch: the bytes of its arguments, and the bytes of all columns, including columns
   * that stay in the executor.
   */
@@ -64,7 +73,8 @@ final case class BatchSize(requestBytes: Long, heldBytes: Long)
 /** Decision of where each batch of one task ends. */
 final class BatchCut(limits: BatchLimits) {
   private[this] var slicesAllowed = 1L
-  private[this] var mayGrow = true
+  private[this] var lastSlices = 1L
+  private[this] var pace: Pace = Pace.Grow
   private[this] var lookAhead = 1
 
   /** Return how many rows may be appended to a batch with this many rows before [[endsAt]] must be
@@ -81,17 +91,23 @@ final class BatchCut(limits: BatchLimits) {
   private def endsAtSlice(rows: Int, size: BatchSize): Boolean =
     rows % limits.sliceRows == 0 && {
       val slices = rows / limits.sliceRows
-      slices >= slicesAllowed ||
-      size.requestBytes + size.requestBytes / slices > limits.requestBytes ||
-      size.heldBytes + size.heldBytes / slices > limits.heldBytes
+      val ends = slices >= slicesAllowed ||
+        size.requestBytes + size.requestBytes / slices > limits.requestBytes ||
+        size.heldBytes + size.heldBytes / slices > limits.heldBytes
+      if (ends) lastSlices = slices.toLong
+      ends
     }
 
-  /** Set whether the next batch may have more slices than the batch before. */
-  def allowGrowth(allowed: Boolean): Unit = mayGrow = allowed
+  /** Set how the next batches differ in size from the batches before. */
+  def setPace(next: Pace): Unit = pace = next
 
   /** Start the next batch. */
   def advance(): Unit = {
-    if (mayGrow && slicesAllowed < Int.MaxValue) slicesAllowed *= 2
+    slicesAllowed = pace match {
+      case Pace.Grow => math.max(slicesAllowed, math.min(lastSlices * 2, Int.MaxValue.toLong))
+      case Pace.Keep => lastSlices
+      case Pace.Shrink => math.max(1L, lastSlices / 2)
+    }
     lookAhead = 1
   }
 }

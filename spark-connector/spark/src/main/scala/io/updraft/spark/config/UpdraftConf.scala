@@ -82,8 +82,8 @@ object UpdraftConf
 
   val batchBytes: ConfigEntry[Long] = ConfigEntry(
     prefix + "batchBytes",
-    "Target size of a batch of arguments. Raise it if functions are fast and the network is far, lower it if one row " +
-      "takes long. Batches are whole multiples of `spark.sql.execution.arrow.maxRecordsPerBatch` rows, and the " +
+    "Target size of a batch of arguments. Raise it if functions are fast and the network is far. Batches that take a " +
+      "function longer than 50 ms get smaller by themselves. Batches are whole multiples of `spark.sql.execution.arrow.maxRecordsPerBatch` rows, and the " +
       "function sees that many rows at once, as on stock Spark.",
     Values.bytes(least = 1L << 10, most = 1L << 30),
     Some("1m")

@@ -9,6 +9,7 @@ import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, TaskKills, Work
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.{Reply, TaskExchange}
+import io.updraft.spark.columns.Pace
 import io.updraft.spark.task.input.{Request, RequestSource, RetainedRows}
 import io.updraft.spark.task.output.{ResultBatch, Results}
 import io.updraft.spark.trace.TaskSpan
@@ -132,7 +133,8 @@ final class PipelinedIterator(
     case Reply.Kind.LOG => reply.lines().forEach(line => logs.add(line))
     case Reply.Kind.END => end()
     case Reply.Kind.BATCH =>
-      source.allowGrowth(waitedForReply < PipelinedIterator.LongWaitNanos)
+      // Several workers compute at the same time, so each reply takes longer than the wait for it.
+      source.setPace(PipelinedIterator.paceAfter(waitedForReply * exchange.workers()))
       waitedForReply = 0L
       try batches = results.of(reply, kept, exchange.resultSchema())
       finally reply.batch().close()
@@ -190,11 +192,15 @@ final class PipelinedIterator(
 
 private object PipelinedIterator {
 
-  /** Requests stop growing after a wait this long for a reply. The fixed cost of a batch is far
-    * less than a millisecond, so larger batches would save nothing. Smaller ones can be divided
-    * between more workers, and a LIMIT or a kill wastes less.
+  /** Times of a reply below which requests grow, and from which they shrink. The fixed cost of a
+    * request is far less than a millisecond, so larger ones would save nothing. Smaller ones can be
+    * divided between more workers, and a LIMIT or a kill wastes less.
     */
-  val LongWaitNanos: Long = TimeUnit.MILLISECONDS.toNanos(50)
+  private val Quick = TimeUnit.MILLISECONDS.toNanos(25)
+  private val Slow = TimeUnit.MILLISECONDS.toNanos(50)
+
+  def paceAfter(nanoseconds: Long): Pace =
+    if (nanoseconds < Quick) Pace.Grow else if (nanoseconds < Slow) Pace.Keep else Pace.Shrink
 }
 
 /** Phase of a task's exchange. */

@@ -35,13 +35,15 @@ class BatchCutSuite extends AnyFunSuite {
     assert(batches(6, rowBytes = 8, heldRowBytes = 8) == Seq(100, 200, 400, 800, 1200, 1200))
   }
 
-  test("batches keep their size while growth is not allowed") {
+  test("batches keep their size or shrink while replies are slow") {
     val cut = new BatchCut(limits)
-    val sizes = Seq(true, false, false, true, true).map { allowed =>
-      cut.allowGrowth(allowed)
+    val paces = Seq[Pace](Pace.Grow, Pace.Grow, Pace.Grow, Pace.Grow, Pace.Keep, Pace.Shrink)
+    val slower = Seq[Pace](Pace.Shrink, Pace.Shrink, Pace.Shrink, Pace.Grow)
+    val sizes = (paces ++ slower).map { pace =>
+      cut.setPace(pace)
       batch(cut, rowBytes = 8, heldRowBytes = 8)
     }
-    assert(sizes == Seq(100, 200, 200, 200, 400))
+    assert(sizes == Seq(100, 200, 400, 800, 1200, 1200, 600, 300, 100, 100))
   }
 
   test("a batch never holds more arguments than it aims at, unless one slice does") {

@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.MutableProjection
 import org.apache.spark.sql.updraft.{InputFiles, PickledRows}
 
-import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
+import io.updraft.spark.columns.{BinaryBuilder, ColumnSet, Pace}
 
 /** Options for pickling rows.
   *
@@ -44,7 +44,7 @@ final class PickledFeed(
   private[this] val laterFiles = Seq.newBuilder[LaterFile]
   private[this] var rows = 0
   private[this] var values = 0
-  private[this] var mayGrow = true
+  private[this] var pace: Pace = Pace.Grow
   private[this] var aimBytes = math.min(PickledFeed.FirstBytes, spec.limits.requestBytes)
 
   projection.initialize(partition)
@@ -89,9 +89,11 @@ final class PickledFeed(
   }
 
   private def finish(): Request = {
-    if (mayGrow) {
-      aimBytes =
+    aimBytes = pace match {
+      case Pace.Grow =>
         math.min(aimBytes * 2, math.min(PickledFeed.MostBytes, spec.limits.requestBytes))
+      case Pace.Keep => aimBytes
+      case Pace.Shrink => math.max(aimBytes / 2, PickledFeed.LeastBytes)
     }
     val list = lists.finish()
     try {
@@ -105,7 +107,7 @@ final class PickledFeed(
     }
   }
 
-  override def allowGrowth(allowed: Boolean): Unit = mayGrow = allowed
+  override def setPace(next: Pace): Unit = pace = next
 
   override def close(): Unit = {
     lists.close()
@@ -117,6 +119,9 @@ object PickledFeed {
 
   /** Target size of the first request, in bytes of lists. */
   val FirstBytes: Long = 16L << 10
+
+  /** Smallest target size of a request, in bytes of lists. A request has at least one list. */
+  val LeastBytes: Long = 1L << 10
 
   /** Largest target size of a request, in bytes of lists, if the settings allow it. */
   val MostBytes: Long = 256L << 10

@@ -5,6 +5,8 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.updraft.InputFiles
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
+import io.updraft.spark.columns.Pace
+
 /** Feed that reads the child into a builder until a request is full, the file changes or the input
   * ends.
   */
@@ -24,7 +26,7 @@ abstract class RequestFeed(builder: RequestBuffer, files: InputFiles) extends Re
     }
   }
 
-  override def allowGrowth(allowed: Boolean): Unit = builder.allowGrowth(allowed)
+  override def setPace(pace: Pace): Unit = builder.setPace(pace)
 
   override def close(): Unit = builder.close()
 }
