@@ -196,6 +196,7 @@ class Exchange:
     def acknowledge(self) -> None:
         """Send credit for the batches taken since the last message, if there are any. `take` also does this."""
         if self._consumed_sent < self.consumed:
+            self.clock.pause()
             self._send_credit()
 
     def wait(self, seconds: float | None = None) -> bool:

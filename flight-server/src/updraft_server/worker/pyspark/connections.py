@@ -82,6 +82,7 @@ class Connections:
         """Start the runner's stream with `opening`. The client counts only the bytes after it."""
         self._batches = batches
         self._lock = threading.RLock()
+        self._failure: BaseException | None = None
         self._unread: dict[int, deque[memoryview]] = {RUNNER: deque([memoryview(opening)] if opening else [])}
         self._ended: set[int] = set()
         self._replies = 0
@@ -101,6 +102,8 @@ class Connections:
         """Wait for a piece and return it; empty if the stream has ended. Raises UpdraftError."""
         while True:
             with self._lock:
+                if self._failure is not None:
+                    raise self._failure
                 pieces = self._unread[number]
                 if pieces or number in self._ended:
                     return pieces.popleft() if pieces else memoryview(b"")
@@ -110,7 +113,12 @@ class Connections:
             with self._lock:
                 # Another thread may have taken what arrived.
                 if not pieces and number not in self._ended and self._batches.wait(0):
-                    self._take()
+                    try:
+                        self._take()
+                    except BaseException as error:
+                        # Other threads wait for the same client.
+                        self._failure = error
+                        raise
 
     def put_back(self, number: int, piece: memoryview) -> None:
         """Put the rest of a piece back."""

@@ -75,8 +75,10 @@ class LogCapture:
             if self._characters + len(text) <= _MAX_CHARACTERS:
                 self._lines.append(text.rstrip("\n"))
                 self._characters += len(text)
-        # Only the main thread sends frames.
-        if self._characters >= _SEND_CHARACTERS and threading.current_thread() is threading.main_thread():
+        # PySpark ends its log with a line without JSON, before it returns. After that Spark may end the exchange. Only
+        # the main thread sends frames.
+        is_last = text.rstrip("\n").endswith(":")
+        if (is_last or self._characters >= _SEND_CHARACTERS) and threading.current_thread() is threading.main_thread():
             self.send()
         return len(text)
 

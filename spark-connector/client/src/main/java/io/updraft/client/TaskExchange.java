@@ -274,9 +274,9 @@ public final class TaskExchange implements AutoCloseable {
     return helpers.totals().with(main.report());
   }
 
-  /** Return how many workers may be computing for the task now. */
+  /** Return how many workers compute for the task at the same time. */
   public int workers() {
-    return 1 + helpers.all().size();
+    return 1 + (int) helpers.all().stream().filter(Helper::hasAnswered).count();
   }
 
   /** Return how many helpers worked for the task. */

@@ -6,9 +6,9 @@ package io.updraft.spark.columns
   * A slice is the rows that the function sees at once
   * (`spark.sql.execution.arrow.maxRecordsPerBatch` rows). A batch is a whole number of slices, so
   * that slicing on the pool gives the same batches as stock Spark. The first batch is one slice,
-  * and each following batch may have twice as many slices as the batch before, while the pool
-  * answers quickly. So the pool starts early and a LIMIT reads little. A batch ends inside a slice
-  * only if that slice is too large for a batch.
+  * and each following batch may have twice as many slices as the batch before. So the pool starts
+  * early and a LIMIT reads little. A batch ends inside a slice only if that slice is too large for
+  * a batch.
   *
   * @param sliceRows
   *   rows that the function sees at once
@@ -56,15 +56,6 @@ object BatchLimits {
   def of(bytes: Long): BatchLimits = BatchLimits(Int.MaxValue, bytes, bytes, bytes, bytes)
 }
 
-/** Change in the size of batches. */
-sealed trait Pace
-
-object Pace {
-  case object Grow extends Pace
-  case object Keep extends Pace
-  case object Shrink extends Pace
-}
-
 /** Size of a batch: the bytes of its arguments, and the bytes of all columns, including columns
   * that stay in the executor.
   */
@@ -73,8 +64,7 @@ final case class BatchSize(requestBytes: Long, heldBytes: Long)
 /** Decision of where each batch of one task ends. */
 final class BatchCut(limits: BatchLimits) {
   private[this] var slicesAllowed = 1L
-  private[this] var lastSlices = 1L
-  private[this] var pace: Pace = Pace.Grow
+  private[this] var mostRows = Int.MaxValue
   private[this] var lookAhead = 1
 
   /** Return how many rows may be appended to a batch with this many rows before [[endsAt]] must be
@@ -91,23 +81,17 @@ final class BatchCut(limits: BatchLimits) {
   private def endsAtSlice(rows: Int, size: BatchSize): Boolean =
     rows % limits.sliceRows == 0 && {
       val slices = rows / limits.sliceRows
-      val ends = slices >= slicesAllowed ||
-        size.requestBytes + size.requestBytes / slices > limits.requestBytes ||
-        size.heldBytes + size.heldBytes / slices > limits.heldBytes
-      if (ends) lastSlices = slices.toLong
-      ends
+      slices >= slicesAllowed || rows >= mostRows ||
+      size.requestBytes + size.requestBytes / slices > limits.requestBytes ||
+      size.heldBytes + size.heldBytes / slices > limits.heldBytes
     }
 
-  /** Set how the next batches differ in size from the batches before. */
-  def setPace(next: Pace): Unit = pace = next
+  /** Set a limit on the rows of the next batches. A batch has at least one slice. */
+  def setMostRows(rows: Int): Unit = mostRows = rows
 
   /** Start the next batch. */
   def advance(): Unit = {
-    slicesAllowed = pace match {
-      case Pace.Grow => math.max(slicesAllowed, math.min(lastSlices * 2, Int.MaxValue.toLong))
-      case Pace.Keep => lastSlices
-      case Pace.Shrink => math.max(1L, lastSlices / 2)
-    }
+    if (slicesAllowed < Int.MaxValue) slicesAllowed *= 2
     lookAhead = 1
   }
 }

@@ -2,14 +2,12 @@
 package io.updraft.spark.task
 
 import java.util.ArrayDeque
-import java.util.concurrent.TimeUnit
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, TaskKills, WorkerLogs}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.{Reply, TaskExchange}
-import io.updraft.spark.columns.Pace
 import io.updraft.spark.task.input.{Request, RequestSource, RetainedRows}
 import io.updraft.spark.task.output.{ResultBatch, Results}
 import io.updraft.spark.trace.TaskSpan
@@ -37,6 +35,7 @@ final class PipelinedIterator(
   private[this] val kept = new ArrayDeque[RetainedRows]()
   @volatile private[this] var exchange: TaskExchange = _
   private[this] var phase = Phase.Sending
+  private[this] val pace = new BatchPace
   private[this] var waitedForReply = 0L
   private[this] var batches: Iterator[ResultBatch] = Iterator.empty
   private[this] var ready: ColumnarBatch = _
@@ -133,9 +132,9 @@ final class PipelinedIterator(
     case Reply.Kind.LOG => reply.lines().forEach(line => logs.add(line))
     case Reply.Kind.END => end()
     case Reply.Kind.BATCH =>
-      // Several workers compute at the same time, so each reply takes longer than the wait for it.
-      source.setPace(PipelinedIterator.paceAfter(waitedForReply * exchange.workers()))
+      pace.answered(reply.rows(), waitedForReply)
       waitedForReply = 0L
+      source.setMostRows(pace.mostRows(exchange.workers()))
       try batches = results.of(reply, kept, exchange.resultSchema())
       finally reply.batch().close()
   }
@@ -188,19 +187,6 @@ final class PipelinedIterator(
     if (emitted != null) emitted.close()
     emitted = null
   }
-}
-
-private object PipelinedIterator {
-
-  /** Times of a reply below which requests grow, and from which they shrink. The fixed cost of a
-    * request is far less than a millisecond, so larger ones would save nothing. Smaller ones can be
-    * divided between more workers, and a LIMIT or a kill wastes less.
-    */
-  private val Quick = TimeUnit.MILLISECONDS.toNanos(25)
-  private val Slow = TimeUnit.MILLISECONDS.toNanos(50)
-
-  def paceAfter(nanoseconds: Long): Pace =
-    if (nanoseconds < Quick) Pace.Grow else if (nanoseconds < Slow) Pace.Keep else Pace.Shrink
 }
 
 /** Phase of a task's exchange. */

@@ -34,8 +34,8 @@ private[workers] final case class LaunchedProcess(
   def workerModule: String =
     arguments.lift(if (runnerAddress.nonEmpty) 1 else 2).getOrElse("pyspark.worker")
 
-  /** Return whether a worker may serve several tasks, or several processes that Spark starts. */
-  def isReusable: Boolean = runnerAddress.nonEmpty || environment.contains("SPARK_REUSE_WORKER")
+  /** Return whether a worker may serve more than one task. */
+  def isReusable: Boolean = environment.contains("SPARK_REUSE_WORKER")
 
   /** Return the secret that the two sides of a connection over TCP exchange. */
   def secret: String = environment.getOrElse("PYTHON_WORKER_FACTORY_SECRET", "")

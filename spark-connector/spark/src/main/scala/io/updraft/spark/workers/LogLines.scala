@@ -13,10 +13,22 @@ import org.apache.spark.internal.Logging
   */
 private[workers] final class LogLines(output: OutputStream) extends Logging {
 
-  def write(lines: java.util.List[String]): Unit =
+  /** Write lines of a worker, with the process id by which Spark knows the worker. */
+  def write(pid: Long, lines: java.util.List[String]): Unit =
     try synchronized {
-        lines.asScala.foreach(line => output.write(s"$line\n".getBytes(UTF_8)))
+        lines.asScala.map(LogLines.ofWorker(pid, _)).foreach(output.write)
         output.flush()
       }
     catch { case e: IOException => logDebug(s"Spark no longer reads log lines: $e") }
+}
+
+private object LogLines {
+
+  /** Return a line with another process id. PySpark writes a mark, the id of its process, and JSON.
+    */
+  private def ofWorker(pid: Long, line: String): Array[Byte] =
+    (line.split(":", 3) match {
+      case Array(mark, _, json) => s"$mark:$pid:$json\n"
+      case _ => s"$line\n"
+    }).getBytes(UTF_8)
 }

@@ -48,7 +48,7 @@ private[workers] final class WorkerExchange(
     exchange: Exchange,
     runner: LoopbackConnection,
     services: HostServices,
-    logs: LogLines
+    log: java.util.List[String] => Unit
 ) extends AutoCloseable with Logging {
 
   /** Monitor that guards sending and the fields below. */
@@ -207,7 +207,7 @@ private[workers] final class WorkerExchange(
           if (reply.kind() == Reply.Kind.BATCH) {
             try StreamBatches.pieces(reply.batch()).foreach(accept)
             finally reply.batch().close()
-          } else if (reply.kind() == Reply.Kind.LOG) logs.write(reply.lines())
+          } else if (reply.kind() == Reply.Kind.LOG) log(reply.lines())
           sending.synchronized(sending.notifyAll())
           reply = exchange.take()
         }

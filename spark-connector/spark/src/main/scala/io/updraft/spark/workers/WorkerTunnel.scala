@@ -35,6 +35,7 @@ private[workers] final class WorkerTunnel(
 
   /** Thread that is opening an exchange, which takes as long as the upload of its artifacts. */
   @volatile private var opening: Option[Thread] = None
+  @volatile private var isKilled = false
 
   /** Serve Spark until it hangs up. */
   def run(): Unit =
@@ -49,9 +50,10 @@ private[workers] final class WorkerTunnel(
 
   /** End the worker, from any thread. */
   def kill(): Unit = {
+    isKilled = true
     close()
     opening.foreach(_.interrupt())
-    current.foreach(_.cancel("Spark has killed the worker"))
+    current.foreach(_.cancel(WorkerTunnel.Killed))
   }
 
   /** Wait for the first byte of a task. Return false if Spark has hung up. */
@@ -72,10 +74,16 @@ private[workers] final class WorkerTunnel(
     val worker =
       try {
         opening = Some(Thread.currentThread())
-        new WorkerExchange(open(header), runner, new HostServices(process, services(header)), logs)
+        val hosts = new HostServices(process, services(header))
+        new WorkerExchange(open(header), runner, hosts, logs.write(pid, _))
       } catch { case NonFatal(e) => return fail(e) }
-      finally opening = None
+      finally {
+        opening = None
+        // An interrupt has cancelled the exchange. Nothing after this has to be interrupted.
+        Thread.interrupted(): Unit
+      }
     current = Some(worker)
+    if (isKilled) worker.cancel(WorkerTunnel.Killed)
     val end =
       try worker.carry(header)
       finally {
@@ -142,6 +150,8 @@ private[workers] final class WorkerTunnel(
 }
 
 private[workers] object WorkerTunnel {
+
+  private val Killed = "Spark has killed the worker"
 
   /** Mark of an exception in the stream of PySpark's worker. */
   private val ExceptionThrown = -2

@@ -35,15 +35,14 @@ class BatchCutSuite extends AnyFunSuite {
     assert(batches(6, rowBytes = 8, heldRowBytes = 8) == Seq(100, 200, 400, 800, 1200, 1200))
   }
 
-  test("batches keep their size or shrink while replies are slow") {
+  test("a limit on rows makes batches smaller, down to one slice") {
     val cut = new BatchCut(limits)
-    val paces = Seq[Pace](Pace.Grow, Pace.Grow, Pace.Grow, Pace.Grow, Pace.Keep, Pace.Shrink)
-    val slower = Seq[Pace](Pace.Shrink, Pace.Shrink, Pace.Shrink, Pace.Grow)
-    val sizes = (paces ++ slower).map { pace =>
-      cut.setPace(pace)
-      batch(cut, rowBytes = 8, heldRowBytes = 8)
+    val sizes = Seq(Int.MaxValue, Int.MaxValue, Int.MaxValue, 250, 250, 1, Int.MaxValue).map {
+      rows =>
+        cut.setMostRows(rows)
+        batch(cut, rowBytes = 8, heldRowBytes = 8)
     }
-    assert(sizes == Seq(100, 200, 400, 800, 1200, 1200, 600, 300, 100, 100))
+    assert(sizes == Seq(100, 200, 400, 300, 300, 100, 1200))
   }
 
   test("a batch never holds more arguments than it aims at, unless one slice does") {

@@ -4,7 +4,7 @@ package io.updraft.spark.task.input
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.updraft.InputFiles
 
-import io.updraft.spark.columns.{ColumnBuilder, Pace}
+import io.updraft.spark.columns.ColumnBuilder
 
 /** Generated code of a child's stage that writes rows straight into the columns of requests. */
 trait FusedCode extends Serializable {
@@ -119,7 +119,7 @@ final class FusedFeed(
     else request.copy(kept = request.kept.copy(laterFiles = laterFiles))
   }
 
-  override def setPace(pace: Pace): Unit = builder.setPace(pace)
+  override def setMostRows(rows: Int): Unit = builder.setMostRows(rows)
 
   override def close(): Unit = builder.close()
 }

@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.updraft.DistinctTuples
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 
-import io.updraft.spark.columns.{Pace, RepeatedColumn}
+import io.updraft.spark.columns.RepeatedColumn
 import io.updraft.spark.task.once.{CallOnce, KnownResults, RepeatWatch, Repeats}
 
 /** Buffer for requests that sends each tuple of arguments only once in a task. A request without a
@@ -55,7 +55,7 @@ final class OnceBuffer(
     request
   }
 
-  override def setPace(pace: Pace): Unit = current.setPace(pace)
+  override def setMostRows(rows: Int): Unit = current.setMostRows(rows)
 
   /** Forget the tuples now, because a coalesced task has such a buffer for each partition. */
   override def inputEnded(): Unit = distinct.close()

@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.MutableProjection
 import org.apache.spark.sql.updraft.{InputFiles, PickledRows}
 
-import io.updraft.spark.columns.{BinaryBuilder, ColumnSet, Pace}
+import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
 
 /** Options for pickling rows.
   *
@@ -44,7 +44,7 @@ final class PickledFeed(
   private[this] val laterFiles = Seq.newBuilder[LaterFile]
   private[this] var rows = 0
   private[this] var values = 0
-  private[this] var pace: Pace = Pace.Grow
+  private[this] var mostRows = Int.MaxValue
   private[this] var aimBytes = math.min(PickledFeed.FirstBytes, spec.limits.requestBytes)
 
   projection.initialize(partition)
@@ -84,17 +84,13 @@ final class PickledFeed(
 
   private def isFull: Boolean = {
     passed.measure()
-    lists.byteCount >= aimBytes ||
+    rows >= mostRows || lists.byteCount >= aimBytes ||
     passed.byteCount(_ => true) >= spec.limits.heldBytes
   }
 
   private def finish(): Request = {
-    aimBytes = pace match {
-      case Pace.Grow =>
-        math.min(aimBytes * 2, math.min(PickledFeed.MostBytes, spec.limits.requestBytes))
-      case Pace.Keep => aimBytes
-      case Pace.Shrink => math.max(aimBytes / 2, PickledFeed.LeastBytes)
-    }
+    aimBytes =
+      math.min(aimBytes * 2, math.min(PickledFeed.MostBytes, spec.limits.requestBytes))
     val list = lists.finish()
     try {
       val batch = ColumnSet.recordBatch(values, Seq(list))
@@ -107,7 +103,7 @@ final class PickledFeed(
     }
   }
 
-  override def setPace(next: Pace): Unit = pace = next
+  override def setMostRows(rows: Int): Unit = mostRows = rows
 
   override def close(): Unit = {
     lists.close()
@@ -119,9 +115,6 @@ object PickledFeed {
 
   /** Target size of the first request, in bytes of lists. */
   val FirstBytes: Long = 16L << 10
-
-  /** Smallest target size of a request, in bytes of lists. A request has at least one list. */
-  val LeastBytes: Long = 1L << 10
 
   /** Largest target size of a request, in bytes of lists, if the settings allow it. */
   val MostBytes: Long = 256L << 10

@@ -5,7 +5,6 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.BatchGroups
-import io.updraft.spark.columns.Pace
 import io.updraft.spark.task.once.Repeats
 
 /** Batch to send, the columns that stay here to be joined to the reply, and the groups that end in
@@ -67,8 +66,8 @@ trait RequestSource extends AutoCloseable {
   /** Return the next request; None at the end of the input. */
   def next(): Option[Request]
 
-  /** Set how the next requests differ in size from the requests before. */
-  def setPace(pace: Pace): Unit = ()
+  /** Set a limit on the rows of the next requests; see BatchPace. */
+  def setMostRows(rows: Int): Unit = ()
 
   /** Release requests that were not taken. */
   override def close(): Unit

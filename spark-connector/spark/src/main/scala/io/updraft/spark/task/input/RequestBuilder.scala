@@ -11,7 +11,7 @@ import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 
 import io.updraft.client.BatchGroups
-import io.updraft.spark.columns.{BatchCut, BatchSize, ColumnBuilder, ColumnSet, FilledColumn, Pace}
+import io.updraft.spark.columns.{BatchCut, BatchSize, ColumnBuilder, ColumnSet, FilledColumn}
 
 /** Rows of one request after another, as a feed fills them. */
 trait RequestBuffer extends AutoCloseable {
@@ -32,8 +32,8 @@ trait RequestBuffer extends AutoCloseable {
   /** Return the request built so far; the buffer is empty afterwards. */
   def finish(inputFile: AnyRef): Request
 
-  /** Set how the next requests differ in size from the requests before. */
-  def setPace(pace: Pace): Unit
+  /** Set a limit on the rows of the next requests. */
+  def setMostRows(rows: Int): Unit
 
   /** Release what only further rows need. The input has ended. */
   def inputEnded(): Unit = ()
@@ -119,7 +119,7 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends Request
 
   override def isFull: Boolean = cut.endsAt(count, size)
 
-  override def setPace(pace: Pace): Unit = cut.setPace(pace)
+  override def setMostRows(rows: Int): Unit = cut.setMostRows(rows)
 
   override def finish(inputFile: AnyRef): Request = {
     val rows = count

@@ -5,8 +5,6 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.updraft.InputFiles
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-import io.updraft.spark.columns.Pace
-
 /** Feed that reads the child into a builder until a request is full, the file changes or the input
   * ends.
   */
@@ -26,7 +24,7 @@ abstract class RequestFeed(builder: RequestBuffer, files: InputFiles) extends Re
     }
   }
 
-  override def setPace(pace: Pace): Unit = builder.setPace(pace)
+  override def setMostRows(rows: Int): Unit = builder.setMostRows(rows)
 
   override def close(): Unit = builder.close()
 }

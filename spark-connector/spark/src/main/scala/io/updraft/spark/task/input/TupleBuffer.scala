@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.updraft.PickledRows
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 
-import io.updraft.spark.columns.{BatchCut, BatchSize, BinaryBuilder, ColumnSet, FilledColumn, Pace}
+import io.updraft.spark.columns.{BatchCut, BatchSize, BinaryBuilder, ColumnSet, FilledColumn}
 
 /** Rows of a request as tuples of arguments, with the columns that stay here. */
 class TupleBuffer(spec: RequestSpec, partition: Int, sent: SentTuples) extends RequestBuffer {
@@ -50,7 +50,7 @@ class TupleBuffer(spec: RequestSpec, partition: Int, sent: SentTuples) extends R
     cut.endsAt(count, BatchSize(sentBytes, held))
   }
 
-  override def setPace(pace: Pace): Unit = cut.setPace(pace)
+  override def setMostRows(rows: Int): Unit = cut.setMostRows(rows)
 
   /** Return the bytes that stay here in addition to the columns. */
   protected def heldBytes: Long = 0L

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task
+
+import java.util.concurrent.TimeUnit
+
+/** Limit on the rows of a request, so that a function takes about 50 ms for it. The fixed cost of a
+  * request is far less than a millisecond, so larger requests of a slow function save nothing.
+  * Smaller ones can be divided between more workers, and a LIMIT or a kill wastes less.
+  *
+  * A task that does not wait for its function has no limit.
+  */
+private[task] final class BatchPace {
+  private[this] var hasReply = false
+  private[this] var rows = 0.0
+  private[this] var waited = 0.0
+
+  /** Record a reply and how long the task has waited for it. The first wait does not count, because
+    * the worker may have had to start.
+    */
+  def answered(replyRows: Int, nanoseconds: Long): Unit = {
+    if (hasReply) {
+      rows = BatchPace.Memory * rows + replyRows
+      waited = BatchPace.Memory * waited + nanoseconds.toDouble
+    }
+    hasReply = true
+  }
+
+  /** Return the limit while this many workers compute for the task at the same time. */
+  def mostRows(workers: Int): Int =
+    if (waited == 0.0) Int.MaxValue
+    else math.max(
+      1.0,
+      math.min(BatchPace.Nanoseconds * rows / (waited * workers), Int.MaxValue.toDouble)
+    ).toInt
+}
+
+private object BatchPace {
+  private val Nanoseconds = TimeUnit.MILLISECONDS.toNanos(50).toDouble
+
+  /** Weight of earlier replies. Replies of several workers come in bursts, so one reply says
+    * little.
+    */
+  private val Memory = 0.9
+}
