@@ -27,6 +27,7 @@ _FIRST_BAD = 2_999
 
 
 def _slow(x: pd.Series) -> pd.Series:
+    # A function that waits leaves the cores to the other processes of the test.
     time.sleep(_SECONDS_PER_ROW * len(x))
     return x * 2
 

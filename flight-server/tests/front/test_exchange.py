@@ -359,33 +359,6 @@ async def test_siblings_of_one_task_run_at_once_on_a_pool_of_one_worker(running_
             call.cancel()
 
 
-async def test_a_helper_of_a_task_gets_an_idle_worker(running_front: Running) -> None:
-    async with running_front(FakePool(workers=2, script=reads_the_command)) as front:
-        first = front.exchange()
-        await first.write(command_request(echo_command()))
-        await first.read()
-        helper = front.exchange()
-        await helper.write(command_request(echo_command(is_helper=True)))
-        assert reply_metadata(await helper.read()).HasField("admitted")
-        for call in (first, helper):
-            call.cancel()
-
-
-async def test_a_helper_gets_no_worker_beyond_the_pools_although_its_task_has_one(running_front: Running) -> None:
-    pool = FakePool(workers=1, script=reads_the_command)
-    async with running_front(pool) as front:
-        first = front.exchange()
-        await first.write(command_request(echo_command()))
-        await first.read()
-        helper = front.exchange()
-        await helper.write(command_request(echo_command(is_helper=True)))
-        replies, error = await failure(helper)
-        assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_POOL_BUSY
-        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert len(pool.leases) == 1
-        first.cancel()
-
-
 async def test_a_worker_that_ran_out_of_time_for_a_batch_is_a_deadline_that_names_its_limit(
     running_front: Running,
 ) -> None:

@@ -78,15 +78,14 @@ class Pool:
         """Return when all workers are warm; raises PoolError if the zygote cannot start them."""
         keepers = self._keep(), self._models.keep_measuring(self.measure_models)
         self._keepers = [asyncio.create_task(keeper) for keeper in keepers]
-        wanted, limit_seconds = self._settings.workers, self._settings.start_timeout_seconds
-        left_seconds = limit_seconds
+        left_seconds = limit_seconds = self._settings.start_timeout_seconds
         while not await self._are_there_within(left_seconds):
             # A zygote may take any time to load: the supervisor ends a zygote that hangs.
             left_seconds = limit_seconds - self._zygote.seconds_since_loading
             if left_seconds <= 0:
                 reason = self._zygote.trouble or self._starts.last_failure or "the rest is still starting"
                 raise leases.PoolError(
-                    f"{self.idle} of {wanted} workers were ready within {limit_seconds:g} seconds: {reason}"
+                    f"{self.idle} of {self._settings.workers} workers were ready within {limit_seconds:g} seconds: {reason}"
                 )
         if self._starts.are_hopeless:
             raise leases.PoolError(f"workers do not start: {self._starts.last_failure}")
@@ -112,8 +111,7 @@ class Pool:
     @property
     def quiet(self) -> int:
         """Return the number of idle workers that use no CPU."""
-        idle = self._workers.in_state(WorkerState.IDLE)
-        return sum(not self.resting.is_computing(worker.id) for worker in idle)
+        return sum(not self.resting.is_computing(worker.id) for worker in self._workers.in_state(WorkerState.IDLE))
 
     @property
     def computing(self) -> int:
@@ -329,11 +327,7 @@ class Pool:
             try:
                 async with asyncio.timeout(limit_seconds):
                     worker = PooledWorker(
-                        await self._zygote.fork(),
-                        self._outputs,
-                        self._ended,
-                        self._zygote.send,
-                        self.generation,
+                        await self._zygote.fork(), self._outputs, self._ended, self._zygote.send, self.generation
                     )
                     undo.callback(self._workers.discard, worker)
                     self._workers.by_id[worker.id] = worker

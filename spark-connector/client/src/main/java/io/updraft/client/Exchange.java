@@ -82,8 +82,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   /** Return a helper: another exchange for the same function, which {@link #startCall} opens. */
   Exchange newHelper() {
-    // The deadline is that of the task, which began with this exchange.
-    ExchangeCore helper = new ExchangeCore(options, Replay.REPLAY, core.openedNanos()).asHelper();
+    ExchangeCore helper = core.newHelper(System.nanoTime());
     return new Exchange(options, task(), request, allocator, artifacts, helper);
   }
 
@@ -212,7 +211,8 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   @Override
   FlightCall newCall() {
-    // A helper does not wait for a worker, so it may run on any pod that needs no upload for it.
+    // A helper does not wait for a worker, so it may run on any pod. With artifacts it stays on the
+    // task's pod, which has them.
     boolean anywhere = artifacts.isEmpty() && read(core::callsAsHelper);
     return new PoolCall(anywhere ? TaskIdentity.getDefaultInstance() : task());
   }

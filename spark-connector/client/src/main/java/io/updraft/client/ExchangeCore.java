@@ -40,11 +40,11 @@ final class ExchangeCore extends CallCore {
 
   private boolean helper;
 
-  /** True until a helper's first call is lost; later calls are ordinary calls. */
+  /** True until the first call of a helper is lost; later calls are ordinary calls. */
   private boolean callsAsHelper;
 
   private boolean roomWanted;
-  private boolean woken;
+  private boolean roomReported;
   private Schema resultSchema;
 
   /** The worker's measurements, set once the pool has sent every result of the current call. */
@@ -53,7 +53,11 @@ final class ExchangeCore extends CallCore {
   private long bytesReceived;
 
   ExchangeCore(ClientOptions options, Replay replay, long nowNanos) {
-    super(options, nowNanos);
+    this(options, replay, nowNanos, nowNanos);
+  }
+
+  private ExchangeCore(ClientOptions options, Replay replay, long openedNanos, long nowNanos) {
+    super(options, openedNanos);
     this.log =
         new RequestLog(
             options.windowBatches(), options.windowBytes(), options.replayBytes(), replay);
@@ -61,13 +65,13 @@ final class ExchangeCore extends CallCore {
     this.recovery = new Recovery(options, RetryBudget.of(options.endpoint()), nowNanos);
   }
 
-  /** Return this core as that of a helper. */
-  ExchangeCore asHelper() {
-    callsAsHelper = helper = true;
-    return this;
+  /** Return the core of a helper. The deadline is that of the task, which began with this core. */
+  ExchangeCore newHelper(long nowNanos) {
+    ExchangeCore core = new ExchangeCore(options(), Replay.REPLAY, openedNanos(), nowNanos);
+    core.callsAsHelper = core.helper = true;
+    return core;
   }
 
-  /** Return whether the current or next call is the call of a helper. */
   boolean callsAsHelper() {
     return callsAsHelper;
   }
@@ -84,9 +88,8 @@ final class ExchangeCore extends CallCore {
     return log.answered() > 0;
   }
 
-  /** Make the waiting task thread look for work elsewhere: its next wait returns ROOM. */
-  void wake() {
-    woken = true;
+  void reportRoom() {
+    roomReported = true;
   }
 
   Schema resultSchema() {
@@ -255,11 +258,11 @@ final class ExchangeCore extends CallCore {
   ReplyQueue.Entry nextOrRoom() {
     ReplyQueue.Entry entry = next();
     boolean room = roomWanted && !isSendingFinished() && log.hasRoom();
-    if (entry != null || !(room || woken)) {
+    if (entry != null || !(room || roomReported)) {
       return entry;
     }
     roomWanted &= !room;
-    woken = false;
+    roomReported = false;
     return ReplyQueue.ROOM;
   }
 
@@ -379,13 +382,10 @@ final class ExchangeCore extends CallCore {
     if (admission.isOpen() && connected) {
       recovery.waited(nowNanos - admission.openedNanos());
     }
+    long started = log.startedBatch(base, consumed);
     Recovery.Progress progress =
         new Recovery.Progress(
-            workDone || lostOnTheWire,
-            base,
-            log.startedBatch(base, consumed),
-            log.replayable(),
-            call().reach());
+            workDone || lostOnTheWire, base, started, log.replayable(), call().reach());
     Recovery.Decision decision = recovery.decide(reason, progress, hint, nowNanos);
     if (decision instanceof Recovery.Decision.GiveUp last) {
       return new Recovery.Decision.GiveUp(log.explained(last.failure(), options()));

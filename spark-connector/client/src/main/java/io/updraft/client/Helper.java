@@ -123,7 +123,7 @@ final class Helper {
     return unanswered == 0 && (!hasWorked() || failure.kind() != ErrorKind.ERROR_KIND_USER);
   }
 
-  /** Return whether the failure of a helper means that a later one may get a worker. */
+  /** Return whether a helper failed only because the pool had no worker for it. */
   static boolean isBusy(ExchangeException failure) {
     return BUSY.contains(failure.kind());
   }
@@ -149,9 +149,7 @@ final class Helper {
         && core.hasRoom();
   }
 
-  /**
-   * Send a batch and take it over. Return false, with the batch untouched, if that came too late.
-   */
+  /** Send a batch and take it over. Return false if the helper takes no more batches. */
   boolean send(ArrowRecordBatch batch, int rows, BatchGroups groups) {
     exchange.lock.lock();
     try {

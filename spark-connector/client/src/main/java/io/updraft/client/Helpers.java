@@ -33,10 +33,10 @@ final class Helpers implements AutoCloseable {
    * @param main the exchange that they help
    * @param listener called after each message to an exchange, once the task has had a helper
    */
-  Helpers(Exchange main, ClientOptions options, Consumer<Exchange> listener) {
+  Helpers(Exchange main, Consumer<Exchange> listener) {
     this.main = main;
     this.listener = listener;
-    this.policy = new HelperPolicy(options.maxHelpers());
+    this.policy = new HelperPolicy(main.options.maxHelpers());
   }
 
   boolean isEmpty() {
@@ -55,7 +55,7 @@ final class Helpers implements AutoCloseable {
     return totals;
   }
 
-  /** Return a helper that has taken a batch; null if there is none. */
+  /** Return a helper that has taken a batch, or null. */
   Helper worked() {
     for (Helper helper : all) {
       if (helper.hasWorked()) {
@@ -91,7 +91,7 @@ final class Helpers implements AutoCloseable {
     }
   }
 
-  /** Handle what has happened to the helpers, and open another one if that is allowed and due. */
+  /** Remove helpers that have ended or failed, and open another one if that is allowed and due. */
   void tend(boolean mayOpen, long nowNanos) {
     boolean allAnswer = true;
     for (Helper helper : all) {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-import io.updraft.proto.v1.ExchangeCommand;
 import io.updraft.proto.v1.Report;
 import java.util.ArrayDeque;
-import java.util.Collection;
-import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
 
@@ -47,23 +44,16 @@ public final class TaskExchange implements AutoCloseable {
    */
   private record Unanswered(Helper helper, long bytes) {}
 
-  private TaskExchange(ClientOptions options, Exchange main, Replay replay) {
-    this.options = options;
+  /**
+   * Create the exchange of a task around its main exchange, and close that with it.
+   *
+   * @param replay the policy with which the main exchange was opened
+   */
+  public TaskExchange(Exchange main, Replay replay) {
+    this.options = main.options;
     this.main = main;
     this.mayHaveHelpers = replay == Replay.REPLAY && options.maxHelpers() > 0;
-    this.helpers = new Helpers(main, options, this::wake);
-  }
-
-  /** Open the exchange of a task; see {@link Exchange#open}. */
-  public static TaskExchange open(
-      ClientOptions options,
-      ExchangeCommand command,
-      Schema schema,
-      BufferAllocator allocator,
-      Replay replay,
-      Collection<? extends Artifact> artifacts) {
-    Exchange main = Exchange.open(options, command, schema, allocator, replay, artifacts);
-    return new TaskExchange(options, main, replay);
+    this.helpers = new Helpers(main, this::wake);
   }
 
   /** Return whether a window has room for one more batch. */
@@ -188,7 +178,7 @@ public final class TaskExchange implements AutoCloseable {
       } catch (ExchangeException e) {
         helpers.forgive(helper, e);
       } finally {
-        // A wait for a helper that may still load the function is no reason for another helper.
+        // Do not count waits for a helper that may still be loading the function.
         if (helper == null || helper.hasAnswered()) {
           helpers.policy().waited(System.nanoTime() - beganNanos);
         }
@@ -214,7 +204,7 @@ public final class TaskExchange implements AutoCloseable {
       hasNews = true;
       waitsFor = awaited;
       if (waitsFor != null) {
-        waitsFor.locked(waitsFor.core::wake);
+        waitsFor.locked(waitsFor.core::reportRoom);
       }
     }
   }

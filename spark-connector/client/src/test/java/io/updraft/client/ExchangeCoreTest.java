@@ -107,6 +107,22 @@ final class ExchangeCoreTest {
   }
 
   @Test
+  void a_lost_helper_has_the_full_acquire_timeout_however_old_its_task_is() throws Exception {
+    long now = Duration.ofHours(1).toNanos();
+    ExchangeCore helper = new ExchangeCore(options, Replay.REPLAY, 0).newHelper(now);
+    assertTrue(helper.callsAsHelper());
+    assertTrue(helper.begin(CALL));
+    helper.opened(10, now);
+    helper.onEvent(CALL, new ReplyEvent.Admitted(), 0, 0, now);
+    admit(helper, ROWS);
+    assertNotNull(helper.nextToSend());
+    helper.onEvent(CALL, failed(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE), 0, 0, now);
+    assertEquals(CallCore.Phase.BACKING_OFF, helper.phase());
+    assertFalse(helper.callsAsHelper());
+    helper.close();
+  }
+
+  @Test
   void a_call_does_not_return_to_a_pod_that_drains_or_was_not_reached() throws Exception {
     ExchangeCore drained = opened(Replay.REPLAY);
     on(drained, failed(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE));

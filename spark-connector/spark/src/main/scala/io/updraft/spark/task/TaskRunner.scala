@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, WorkerLogs}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-import io.updraft.client.TaskExchange
+import io.updraft.client.{Exchange, TaskExchange}
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.groups.{CogroupedFeed, GroupedInput, GroupedSide}
 import io.updraft.spark.task.input.{FusedCode, FusedInput, RequestSource, TaskInput}
@@ -51,7 +51,7 @@ abstract class TaskPipeline(
 
   private def open(schema: Schema, span: TaskSpan, context: TaskContext): TaskExchange = {
     val opening = function.opening(context)
-    TaskExchange.open(
+    val main = Exchange.open(
       span.on(settings.clientOptions),
       opening.command,
       schema,
@@ -59,6 +59,7 @@ abstract class TaskPipeline(
       function.replay,
       opening.artifacts.asJava
     )
+    new TaskExchange(main, function.replay)
   }
 }
 
