@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread, TaskContext
 from pyspark.sql import SparkSession
 
@@ -168,14 +170,30 @@ def worker_dies_after_output(spark: SparkSession) -> Any:
     return _deaths(spark, die)
 
 
+def _crash(number: int) -> int:
+    import ctypes
+
+    return ctypes.string_at(0)[0]
+
+
 @scenario()
 def worker_crashes_in_native_code(spark: SparkSession) -> Any:
-    def crash(number: int) -> int:
-        import ctypes
+    return _deaths(spark, _crash)
 
-        return ctypes.string_at(0)[0]
 
-    return _deaths(spark, crash)
+@scenario()
+def stack_of_a_worker_that_crashes(spark: SparkSession) -> Any:
+    """Crash, and find the Python stack in the error."""
+    conf, key = spark.sparkContext._jsc.sc().conf(), "spark.python.worker.faulthandler.enabled"
+    conf.set(key, "true")
+    try:
+        numbers(spark, 1, 1).map(_crash).collect()
+    except Py4JJavaError as error:
+        found = re.findall(r"Fatal Python error: Segmentation fault| in _crash\b", str(error))
+        assert found, "the error has no stack"
+        return sorted(set(found))
+    finally:
+        conf.remove(key)
 
 
 @scenario()

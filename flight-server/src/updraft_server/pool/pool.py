@@ -39,10 +39,7 @@ class Pool:
         on_output: Callable[[WorkerOutput], None],
         on_drop: Callable[[DroppedOutput], None],
     ) -> None:
-        self.idle = 0
-        self.busy = 0
-        self.starting = 0
-        self.fresh = 0
+        self.idle = self.busy = self.starting = self.fresh = 0
         self.functions: Sequence[FunctionDescription] = ()
         self.unlisted: Sequence[FunctionDescription] = ()
         self.python_version = ""
@@ -78,6 +75,7 @@ class Pool:
         """Return when all workers are warm; raises PoolError if the zygote cannot start them."""
         keepers = self._keep(), self._models.keep_measuring(self.measure_models)
         self._keepers = [asyncio.create_task(keeper) for keeper in keepers]
+        wanted = self._settings.workers
         left_seconds = limit_seconds = self._settings.start_timeout_seconds
         while not await self._are_there_within(left_seconds):
             # A zygote may take any time to load: the supervisor ends a zygote that hangs.
@@ -85,7 +83,7 @@ class Pool:
             if left_seconds <= 0:
                 reason = self._zygote.trouble or self._starts.last_failure or "the rest is still starting"
                 raise leases.PoolError(
-                    f"{self.idle} of {self._settings.workers} workers were ready within {limit_seconds:g} seconds: {reason}"
+                    f"{self.idle} of {wanted} workers were ready within {limit_seconds:g} seconds: {reason}"
                 )
         if self._starts.are_hopeless:
             raise leases.PoolError(f"workers do not start: {self._starts.last_failure}")
