@@ -24,7 +24,7 @@ final class ExchangeCoreTest {
   private static final TestCall CALL = new TestCall(true);
 
   private final ClientOptions options =
-      ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:1"))
+      ClientOptions.of(Peer.POOL, TestCall.newEndpoint())
           .changed(
               o -> {
                 o.connectTimeout = Duration.ofNanos(1_000);

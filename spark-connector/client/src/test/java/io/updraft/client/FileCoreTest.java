@@ -27,7 +27,7 @@ class FileCoreTest {
   private static final int BYTES = 8 * ROWS;
 
   private final ClientOptions options =
-      ClientOptions.of(Peer.WRITER, Endpoint.parse("grpc://127.0.0.1:1"))
+      ClientOptions.of(Peer.WRITER, TestCall.newEndpoint())
           .changed(
               o -> {
                 o.windowBytes = 2 * BYTES;
@@ -182,7 +182,7 @@ class FileCoreTest {
     core.nextToSend(true);
     core.onClosed(core.call(), Status.UNAVAILABLE, new Metadata(), 0);
     ExchangeException failure = assertThrows(ExchangeException.class, core::check);
-    assertTrue(failure.getMessage().contains("writer at grpc://127.0.0.1:1"));
+    assertTrue(failure.getMessage().contains("writer at " + options.endpoint()));
   }
 
   @Test
@@ -192,7 +192,7 @@ class FileCoreTest {
     assertTrue(core.nextToSend(true).last());
     core.onReply(core.call(), WriteReplyMetadata.newBuilder().setOffset(0).build(), 7, 0);
     core.onClosed(core.call(), Status.UNAVAILABLE, new Metadata(), 0);
-    assertTrue(messageOf(core).contains("writer at grpc://127.0.0.1:1"));
+    assertTrue(messageOf(core).contains("writer at " + options.endpoint()));
   }
 
   private FileCore told(Delivery delivery) throws Exception {

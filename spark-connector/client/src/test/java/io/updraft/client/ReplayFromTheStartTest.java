@@ -38,9 +38,7 @@ final class ReplayFromTheStartTest {
 
   private final ExchangeCore core =
       new ExchangeCore(
-          ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:1")),
-          Replay.FROM_THE_START,
-          0);
+          ClientOptions.of(Peer.POOL, TestCall.newEndpoint()), Replay.FROM_THE_START, 0);
 
   private void begin() {
     assertTrue(core.begin(new TestCall(true)));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import java.util.concurrent.atomic.AtomicInteger;
+
 /**
  * Call as a core sees it, created at time zero.
  *
@@ -8,6 +10,16 @@ package io.updraft.client;
  * @param hasAlternatives whether another pod may have a free worker
  */
 record TestCall(boolean connected, boolean hasAlternatives) implements CallCore.Call {
+  private static final AtomicInteger ENDPOINTS = new AtomicInteger();
+
+  /**
+   * Return an endpoint that no other test uses. All cores of one endpoint share its budget for
+   * retries, and a test must not wait because of the retries of another.
+   */
+  static Endpoint newEndpoint() {
+    return Endpoint.parse("grpc://127.0.0.1:" + ENDPOINTS.incrementAndGet());
+  }
+
   TestCall(boolean connected) {
     this(connected, false);
   }
