@@ -3,7 +3,7 @@
 
 `runner` checks an exchange and runs PySpark's worker for it. `adapters` calls the worker of each PySpark version.
 `init_message` writes the message that this worker reads first, and `trailer` reads the message that it writes last.
-`streams` and `pickled_stream` replace its data streams. `plain_numbers` and `struct_columns` speed up its conversions
+`streams` and `pickled_stream` replace its data streams. `plain_columns` and `struct_columns` speed up its conversions
 between Arrow, pandas and structs. Other packages import only `runner`, and only in pools that run session functions,
 because this package imports PySpark.
 """

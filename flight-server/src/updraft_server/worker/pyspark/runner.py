@@ -24,6 +24,7 @@ import pyspark.worker
 from pyspark.accumulators import _accumulatorRegistry
 from pyspark.broadcast import _broadcastRegistry
 from pyspark.serializers import BatchedSerializer
+from pyspark.sql.pandas import serializers
 from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 from pyspark.taskcontext import BarrierTaskContext, TaskContext
 
@@ -107,8 +108,8 @@ def strip_own_frames(traceback: TracebackType | None) -> TracebackType | None:
     return kept[0] if kept else None
 
 
-# Older versions of PySpark convert in another module.
-_SHORT_CONVERSIONS_SINCE = (4, 2)
+# Older versions of PySpark convert in the serializers themselves.
+_CONVERSION_MODULE_SINCE = (4, 2)
 
 
 class SessionRunner:
@@ -140,8 +141,7 @@ class SessionRunner:
         log_capture.install(pyspark.worker)
         if signed_functions_alone:
             signed_rows.install()
-        if minor_version(self.pyspark_version) >= _SHORT_CONVERSIONS_SINCE:
-            _shorten_conversions()
+        _shorten_conversions(minor_version(self.pyspark_version))
 
     def run(
         self,
@@ -256,16 +256,20 @@ class SessionRunner:
         self._reported.error = None
 
 
-def _shorten_conversions() -> None:
-    from pyspark.sql import conversion
+def _shorten_conversions(version: tuple[int, int]) -> None:
+    if version >= _CONVERSION_MODULE_SINCE:
+        from pyspark.sql import conversion
 
-    struct_columns.install(conversion)
+        struct_columns.install(conversion)
     try:
-        from updraft_server.worker.pyspark import plain_numbers
+        from updraft_server.worker.pyspark import plain_columns
     except ImportError:
         # pandas is optional. A function that needs it reports that itself.
         return
-    plain_numbers.install(conversion)
+    if version >= _CONVERSION_MODULE_SINCE:
+        plain_columns.install(conversion)
+    else:
+        plain_columns.install_before_4_2(serializers)
 
 
 def _logs(assignment: Assignment, exchange: Exchange) -> contextlib.AbstractContextManager[None]:
