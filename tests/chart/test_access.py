@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -159,8 +160,8 @@ def test_service_accounts_have_no_token_and_can_be_replaced() -> None:
     assert release.pod(_WRITER)["serviceAccountName"] == "storage"
 
 
-def test_notes_say_what_each_open_door_means() -> None:
-    assert "Open doors" in notes()
+def test_notes_say_what_each_missing_protection_allows() -> None:
+    assert "Protections that are off" in notes()
     everything = {
         "common": {
             "auth": {"insecureNoToken": True},
@@ -169,11 +170,11 @@ def test_notes_say_what_each_open_door_means() -> None:
     }
     said = notes(everything)
     for words in (
-        "anybody who reaches it can use it",
+        "anyone who can reach it can use it",
         "cross the network in plain text",
-        "any machine of the cluster reads metrics and status",
+        "every pod of the cluster can read its metrics and status",
         "metadata service",
-        "who may connect runs code of its own in its workers",
+        "anyone who may connect can run any code in its workers",
     ):
         assert words in said, words
     assert "no NetworkPolicy" in notes({"common": {"networkPolicy": {"enabled": False}}})
@@ -188,15 +189,18 @@ _ANY_NAMESPACE: list[dict[str, Any]] = [{"namespaceSelector": {}}, {"podSelector
     [
         (
             {"common": {"settings": {"allowRemoteDrain": True}}},
-            ["pool-default: whoever may connect stops its pods", "writer: whoever may connect stops its pods"],
+            [
+                "pool-default: anyone who may connect can stop its pods",
+                "writer: anyone who may connect can stop its pods",
+            ],
         ),
         (
             {"poolDefaults": {"front": {"settings": {"allowRemoteStacks": True}}}},
-            ["pool-default: whoever may connect reads the stacks of its workers"],
+            ["pool-default: anyone who may connect can read the stacks of its workers"],
         ),
         (
             {"poolDefaults": {"front": _NAMED}},
-            ["pool-default: who has a token of the key `tokens` acts for any tenant, whatever the identities file"],
+            ["pool-default: a token of the Secret's key `tokens` may act for any tenant"],
         ),
         (
             {"writer": {"networkPolicy": {"clients": _ANY_NAMESPACE}}},
@@ -211,12 +215,14 @@ _ANY_NAMESPACE: list[dict[str, Any]] = [{"namespaceSelector": {}}, {"podSelector
         ),
         (
             {"poolDefaults": {"executorSidecar": True}},
-            ["pool-default-sidecar: everything in an executor's pod that has its socket uses it, without a token"],
+            [
+                "pool-default-sidecar: every container of an executor's pod that mounts its socket can use it, without a token"
+            ],
         ),
     ],
     ids=["drain", "stacks", "tokens", "clients", "addresses", "sidecar"],
 )
-def test_notes_name_a_door_and_whose_it_is(values: dict[str, Any], says: list[str]) -> None:
+def test_notes_name_a_missing_protection_and_its_component(values: dict[str, Any], says: list[str]) -> None:
     said, by_default = notes(values), notes()
     for words in says:
         assert words in said
@@ -225,7 +231,7 @@ def test_notes_name_a_door_and_whose_it_is(values: dict[str, Any], says: list[st
     assert len(opened) == len(says)
 
 
-def test_notes_name_no_door_that_is_shut_by_hand() -> None:
+def test_notes_leave_out_protections_that_values_turn_on() -> None:
     shut = {
         "common": {
             "settings": {"allowRemoteDrain": False},
@@ -238,12 +244,12 @@ def test_notes_name_no_door_that_is_shut_by_hand() -> None:
         assert words not in said
 
 
-def test_notes_name_no_door_that_is_closed() -> None:
+def test_notes_of_a_protected_release_list_nothing() -> None:
     closed = {
         "common": {"tls": {"mode": "secret", "secretName": "certificates"}},
         "poolDefaults": {"workers": {"sessionFunctions": "off", "functions": {"modules": ["ours"]}}},
     }
-    assert "Open doors" not in notes(closed)
+    assert "Protections that are off" not in notes(closed)
 
 
 @pytest.mark.parametrize("mode", ["signed", "prefer-signed"])
@@ -258,4 +264,20 @@ def test_a_pool_that_looks_at_signatures_reads_its_signers(mode: str) -> None:
     for container in ("front", "workers"):
         assert release.environment(name, container)["UPDRAFT_SESSION_FUNCTIONS"] == mode
     assert "UPDRAFT_SIGNERS_FILE" not in release.environment(name, "workers")
-    assert ("who may connect runs code" in notes(signed)) == (mode == "prefer-signed")
+    assert ("can run any code" in notes(signed)) == (mode == "prefer-signed")
+
+
+@pytest.mark.parametrize(("mode", "is_shown"), [("unsigned", True), ("prefer-signed", True), ("signed", False)])
+def test_notes_show_the_confs_of_executors_without_python_if_a_pool_can_run_their_workers(
+    mode: str, is_shown: bool
+) -> None:
+    front = {} if mode == "unsigned" else {"signers": "drivers"}
+    said = notes({"poolDefaults": {"front": front, "workers": {"sessionFunctions": mode}}})
+    *_, section = said.partition("\nexecutors-without-python:\n")
+    confs = dict(re.findall(r"^  (spark\.\S+) +(\S+)$", section, re.MULTILINE))
+    shown = {
+        "spark.plugins": "io.updraft.spark.WorkerPlugin",
+        "spark.pyspark.python": "/opt/updraft/updraft-python",
+        "spark.pyspark.driver.python": "python3",
+    }
+    assert confs == (shown if is_shown else {})

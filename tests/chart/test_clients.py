@@ -112,11 +112,11 @@ def test_callers_outside_reach_the_service_alone_and_no_admin_port(name: str) ->
     assert [port["name"] for port in headless["spec"]["ports"]] == ["flight", "health"]
 
 
-def test_the_notes_name_the_door_to_the_outside() -> None:
-    assert f"Service {_POOL}-cluster is reached from outside" in notes(
+def test_the_notes_say_that_clients_outside_can_reach_the_service() -> None:
+    assert f"clients outside the cluster can reach Service {_POOL}-cluster" in notes(
         {"common": {"service": {"spec": {"type": "NodePort"}}}}
     )
-    assert "is reached from outside" not in notes()
+    assert "clients outside the cluster" not in notes()
 
 
 def _example(name: str) -> list[Manifest]:

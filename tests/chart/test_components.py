@@ -283,8 +283,8 @@ def test_a_job_of_two_tenants_can_mount_the_token_of_each() -> None:
     said = notes({"pools": {tenant: {"front": {"auth": {"existingSecret": f"{tenant}-tokens"}}} for tenant in "ab"}})
     tokens = {f"/etc/updraft/{tenant}-tokens/token" for tenant in "ab"}
     assert tokens < mounted(job_template(said)["spec"])
-    assert "If Secret a-tokens says more than a job may know" in said
-    assert "says more than a job may know" not in notes()
+    assert "If Secret a-tokens has more than a job may see" in said
+    assert "has more than a job may see" not in notes()
 
 
 def test_a_secret_of_several_pools_is_mounted_once() -> None:

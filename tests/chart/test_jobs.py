@@ -18,8 +18,11 @@ from tests.support.paths import REPOSITORY, VERSION
 
 _EXAMPLES = REPOSITORY / "docs/examples"
 _SETTING = re.compile(r"^### `(spark\.updraft\.\S+)`$", re.MULTILINE)
-# For these, the notes have a placeholder for the job's Spark and the name of the pod template that they print.
-_OF_THE_NOTES_ALONE = re.compile(r"spark\.jars|spark\.kubernetes\.\w+\.podTemplateFile")
+# For the first two, the notes have a placeholder for the job's Spark and the name of the pod template that they print.
+# The others are for executors without Python.
+_OF_THE_NOTES_ALONE = re.compile(
+    r"spark\.jars|spark\.kubernetes\.\w+\.podTemplateFile|spark\.plugins|spark\.pyspark\..*"
+)
 
 
 def _yaml(name: str) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from tests.kube.namespace import NAMESPACE, TABLES, Namespace
 from tests.kube.tenants import TENANTS
 from tests.support.paths import connector_jar
 from tests.support.spark import local_spark
-from tests.workers.sides import PLUGIN
 
 AUTHORITY = "authority"
 """Secret with the CA certificate of the release, as its notes want it mounted."""
@@ -57,10 +56,10 @@ def confs_of_workers(
     """Return the confs of a session whose Python workers run on the default pool. The image has the connector's jar."""
     return {
         **_confs(release, namespace, images, tables, directory),
+        **release.confs("executors-without-python"),
         # Two tasks at once leave some of the pool's workers for the driver.
         "spark.executor.cores": "1",
         "spark.kubernetes.container.image": f"{images}/{EXECUTOR}",
-        "spark.plugins": PLUGIN,
         "spark.driver.extraClassPath": str(connector_jar()),
     }
 

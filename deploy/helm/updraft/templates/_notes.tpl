@@ -29,7 +29,7 @@ Updraft is installed. Set this in your Spark jobs:
   (Also for jobs in {{ join ", " . }}{{ if not $values.auth.existingSecret }}, where a Job puts a Secret of that name with the token{{ end }}.)
 {{- end }}
 {{- if $values.auth.existingSecret }}
-  (If Secret {{ $secret }} says more than a job may know, such as tokens of others, give jobs one that has the key `token` alone.)
+  (If Secret {{ $secret }} has more than a job may see, such as other tenants' tokens, give jobs a Secret with the key `token` only.)
 {{- end }}
 {{- end }}
 {{- if ne $values.tls.mode "off" }}
@@ -57,20 +57,31 @@ Updraft is installed. Set this in your Spark jobs:
   (kubectl --namespace {{ $namespace }} get configmap {{ $name }}-sidecar --output go-template='{{ "{{" }}index .data "executor.yaml"{{ "}}" }}' > executor.yaml)
 {{- end }}
 {{- end }}
+{{- if include "updraft.runsSessions" . }}
+
+executors-without-python:
+
+  {{ printf "%-48s" "spark.plugins" }} io.updraft.spark.WorkerPlugin
+  {{ printf "%-48s" "spark.pyspark.python" }} /opt/updraft/updraft-python
+  {{ printf "%-48s" "spark.pyspark.driver.python" }} python3
+  (With these, RDDs, Python data sources and stateful streams run on the pool too, and executors need no Python. They need updraft-python
+  and the jar in their image: deploy/images/Dockerfile.executor adds both, and docs/guides/executors-without-python.md explains it.)
+{{- end }}
 {{- with $template }}
 
 job.yaml, a pod template, without the tokens that the job does not use:
 
 {{ . | indent 2 }}
 
-(A job whose Secret is missing starts with it, and fails with the name of the file. With spark.kubernetes.*.secrets its pods would wait.)
+(With this template, a job whose Secret is missing starts, and fails with the name of the missing file. With spark.kubernetes.*.secrets its
+pods would wait forever.)
 {{- end }}
 
 (By default a JVM caches a name's addresses for 30 seconds. The Java option above lets executors notice new and lost pods sooner.)
 
-{{- with include "updraft.openDoors" . | trim }}
+{{- with include "updraft.missingProtections" . | trim }}
 
-Open doors:
+Protections that are off:
 {{ . | nindent 2 }}
 {{- end }}
 
@@ -79,6 +90,13 @@ To test and watch it:
   helm test {{ .Release.Name }} --namespace {{ $namespace }} --logs
   updraft status --namespace {{ $namespace }}
   kubectl --namespace {{ $namespace }} get pods -l app.kubernetes.io/instance={{ .Release.Name }}
+{{- end }}
+
+{{/* "true" if a pool runs functions of sessions that nobody has signed; else empty. */}}
+{{- define "updraft.runsSessions" -}}
+{{- range $name, $values := include "updraft.components" . | fromYaml -}}
+{{- if and (eq $values.kind "pool") (has $values.sessionFunctions (list "unsigned" "prefer-signed")) }}true{{ end -}}
+{{- end -}}
 {{- end }}
 
 {{/* A pod template for Spark's drivers and executors that mounts each token; empty if there are no tokens. */}}
@@ -113,33 +131,33 @@ spec:
 {{- end }}
 
 {{/* One line for each protection that the values leave off, with what that allows. */}}
-{{- define "updraft.openDoors" -}}
+{{- define "updraft.missingProtections" -}}
 {{- range $name, $values := include "updraft.components" . | fromYaml }}
 {{- $policy := $values.networkPolicy }}
 {{- if $values.auth.insecureNoToken }}
-{{ $values.component }}: anybody who reaches it can use it (auth.insecureNoToken).
+{{ $values.component }}: anyone who can reach it can use it (auth.insecureNoToken).
 {{- end }}
 {{- $settings := default dict $values.settings }}
 {{- if and $values.tokenSecret $values.auth.plainTokens (get $settings "identitiesFile") }}
-{{ $values.component }}: who has a token of the key `tokens` acts for any tenant, whatever the identities file says (auth.plainTokens).
+{{ $values.component }}: a token of the Secret's key `tokens` may act for any tenant, even if the identities file says otherwise (auth.plainTokens).
 {{- end }}
 {{- if eq (get $settings "allowRemoteDrain" | toString) "true" }}
-{{ $values.component }}: whoever may connect stops its pods, one after the other (settings.allowRemoteDrain).
+{{ $values.component }}: anyone who may connect can stop its pods, one after the other (settings.allowRemoteDrain).
 {{- end }}
 {{- if and (eq $values.kind "pool") (eq (get $settings "allowRemoteStacks" | toString) "true") }}
-{{ $values.component }}: whoever may connect reads the stacks of its workers, which name the code of every tenant (settings.allowRemoteStacks).
+{{ $values.component }}: anyone who may connect can read the stacks of its workers, which name the code of every tenant (settings.allowRemoteStacks).
 {{- end }}
 {{- if eq $values.tls.mode "off" }}
 {{ $values.component }}: tokens and rows cross the network in plain text (tls.mode is off).
 {{- end }}
 {{- if and (eq $values.kind "pool") (has $values.sessionFunctions (list "unsigned" "prefer-signed")) }}
-{{ $values.component }}: who may connect runs code of its own in its workers (workers.sessionFunctions).
+{{ $values.component }}: anyone who may connect can run any code in its workers (workers.sessionFunctions).
 {{- end }}
 {{- if ne $values.service.spec.type "ClusterIP" }}
-{{ $values.component }}: Service {{ $name }}-cluster is reached from outside the cluster (service.spec.type).
+{{ $values.component }}: clients outside the cluster can reach Service {{ $name }}-cluster (service.spec.type).
 {{- end }}
 {{- if not $policy.enabled }}
-{{ $values.component }}: no NetworkPolicy limits who connects, and what its pods reach (networkPolicy.enabled).
+{{ $values.component }}: no NetworkPolicy limits its clients and what its pods can reach (networkPolicy.enabled).
 {{- else }}
 {{- $beyond := false }}
 {{- range $policy.clients }}
@@ -149,14 +167,14 @@ spec:
 {{ $values.component }}: the network policy admits clients from outside namespace {{ $.Release.Namespace }} (networkPolicy.clients).
 {{- end }}
 {{- if kindIs "invalid" $policy.observers }}
-{{ $values.component }}: any machine of the cluster reads metrics and status, which name functions and tasks (networkPolicy.observers).
+{{ $values.component }}: every pod of the cluster can read its metrics and status, which name functions and tasks (networkPolicy.observers).
 {{- end }}
 {{- if kindIs "invalid" $policy.egress }}
-{{ $values.component }}: its pods reach the cloud's metadata service, and with it credentials of the node (networkPolicy.egress).
+{{ $values.component }}: its pods can reach the cloud's metadata service, and so the node's credentials (networkPolicy.egress).
 {{- end }}
 {{- end }}
 {{- if get $values "executorSidecar" }}
-{{ $values.component }}-sidecar: everything in an executor's pod that has its socket uses it, without a token or an identity{{ if $policy.enabled }}, and this release's NetworkPolicy does not select that pod{{ end }} (executorSidecar).
+{{ $values.component }}-sidecar: every container of an executor's pod that mounts its socket can use it, without a token or an identity{{ if $policy.enabled }}, and this release's NetworkPolicy does not select that pod{{ end }} (executorSidecar).
 {{- end }}
 {{- end }}
 {{- end }}
