@@ -23,6 +23,7 @@ _DAEMON = "spark.python.daemon.module"
 # RDD.lookup hashes its key in the driver.
 _VARIABLES = {"PYTHONHASHSEED": "0", "SPARK_SUBMIT_OPTS": SHORT_LIVED_JVM}
 _START_SECONDS = 120
+_LOG = "output.log"
 CONFS = {
     "spark.master": "local[2,2]",
     "spark.executorEnv.MODEL_SIZE": "large",
@@ -114,7 +115,12 @@ class Side:
 
     @property
     def _log(self) -> Path:
-        return self.directory / "output.log"
+        return self.directory / _LOG
+
+
+def log_of_the_application() -> str:
+    """Return what the application that a side runs in this process has logged, with its JVM."""
+    return Path(os.environ["TMPDIR"], _LOG).read_text(errors="replace")
 
 
 def stock_side(directory: Path) -> Side:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -27,10 +28,39 @@ def stream_of(spark: SparkSession, schema: str, batches: Sequence[Batch]) -> Dat
     """Return a stream of these rows."""
     directory = new_directory()
     for number, rows in enumerate(batches):
-        path = directory / f"{number:03}.json"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
+        _write(directory, number, rows)
+    return _stream_from(spark, schema, directory)
+
+
+def _write(directory: Path, number: int, rows: Batch) -> None:
+    path = directory / f"{number:03}.json"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
+
+
+def _stream_from(spark: SparkSession, schema: str, directory: Path) -> DataFrame:
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(directory))
+
+
+class RestartedStream:
+    """Stream of batches that several queries process in turn. Each goes on from the checkpoint of the last one."""
+
+    def __init__(self, spark: SparkSession, schema: str) -> None:
+        self._spark, self._schema = spark, schema
+        self._source, self._checkpoint, self._output = new_directory(), new_directory(), new_directory()
+        self._batches = 0
+
+    def run(self, batches: Sequence[Batch], query: Callable[[DataFrame], DataFrame]) -> list[Any]:
+        """Let a query process these batches. Return the rows of all queries so far, sorted by their texts."""
+        for rows in batches:
+            _write(self._source, self._batches, rows)
+            self._batches += 1
+        frame = query(_stream_from(self._spark, self._schema, self._source))
+        rows_directory = str(self._output / "rows")
+        writer = frame.writeStream.format("json").option("checkpointLocation", str(self._checkpoint / "query"))
+        writer.trigger(availableNow=True).start(rows_directory).awaitTermination()
+        found = self._spark.read.schema(frame.schema).json(rows_directory).collect()
+        return sorted((list(row) for row in found), key=repr)
 
 
 def visits(spark: SparkSession) -> DataFrame:

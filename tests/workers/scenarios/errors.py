@@ -18,6 +18,7 @@ from pyspark import InheritableThread, TaskContext
 from pyspark.sql import SparkSession
 
 from tests.support.waiting import until
+from tests.workers.confs import application_confs
 from tests.workers.directories import new_directory
 from tests.workers.failures import failure
 from tests.workers.scenario import scenario
@@ -184,16 +185,14 @@ def worker_crashes_in_native_code(spark: SparkSession) -> Any:
 @scenario()
 def stack_of_a_worker_that_crashes(spark: SparkSession) -> Any:
     """Crash, and find the Python stack in the error."""
-    conf, key = spark.sparkContext._jsc.sc().conf(), "spark.python.worker.faulthandler.enabled"
-    conf.set(key, "true")
-    try:
-        numbers(spark, 1, 1).map(_crash).collect()
-    except Py4JJavaError as error:
-        found = re.findall(r"Fatal Python error: Segmentation fault| in _crash\b", str(error))
-        assert found, "the error has no stack"
-        return sorted(set(found))
-    finally:
-        conf.remove(key)
+    with application_confs(spark, {"spark.python.worker.faulthandler.enabled": "true"}):
+        try:
+            numbers(spark, 1, 1).map(_crash).collect()
+        except Py4JJavaError as error:
+            found = re.findall(r"Fatal Python error: Segmentation fault| in _crash\b", str(error))
+            assert found, "the error has no stack"
+            return sorted(set(found))
+    raise AssertionError("the worker has not crashed")
 
 
 @scenario()

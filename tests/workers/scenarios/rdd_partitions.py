@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from queue import Queue
 from threading import Thread
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
+from tests.workers.confs import application_confs
 from tests.workers.scenario import scenario
 from tests.workers.scenarios.rdds import numbers
 
@@ -54,15 +55,6 @@ def empty_partitions(spark: SparkSession) -> Any:
     return empty.map(str).glom().collect(), few.glom().collect(), spark.sparkContext.emptyRDD().map(str).collect()
 
 
-def _with_reuse(spark: SparkSession, value: str, job: Callable[[], Any]) -> Any:
-    conf = spark.sparkContext._jsc.sc().conf()
-    conf.set(_REUSE, value)
-    try:
-        return job()
-    finally:
-        conf.remove(_REUSE)
-
-
 def _marked(spark: SparkSession, name: str) -> int:
     """Mark the workers of a job, and return how many partitions of the next jobs meet a marked worker."""
 
@@ -76,12 +68,14 @@ def _marked(spark: SparkSession, name: str) -> int:
 
 @scenario()
 def workers_that_are_reused(spark: SparkSession) -> Any:
-    return _with_reuse(spark, "true", lambda: _marked(spark, "reused") > 0)
+    with application_confs(spark, {_REUSE: "true"}):
+        return _marked(spark, "reused") > 0
 
 
 @scenario()
 def workers_that_are_not_reused(spark: SparkSession) -> Any:
-    return _with_reuse(spark, "false", lambda: _marked(spark, "not_reused"))
+    with application_confs(spark, {_REUSE: "false"}):
+        return _marked(spark, "not_reused")
 
 
 @scenario()

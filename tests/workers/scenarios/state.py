@@ -10,10 +10,9 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from tests.workers.directories import new_directory
 from tests.workers.failures import failure
 from tests.workers.scenario import scenario
-from tests.workers.streams import VISITS, first_rows_of, rows_of, stream_of, visits
+from tests.workers.streams import VISITS, RestartedStream, first_rows_of, rows_of, stream_of, visits
 
 _OUT = "name string, total long, visits long"
 _STATE = "total long, visits long"
@@ -62,14 +61,14 @@ def many_keys(spark: SparkSession) -> Any:
 @scenario()
 def state_after_a_restart(spark: SparkSession) -> Any:
     """Go on from the checkpoint of another query."""
-    checkpoint, frame = str(new_directory()), visits(spark)
-    counted = _counted(frame)
-    first = counted.writeStream.format("noop").outputMode("update").option("checkpointLocation", checkpoint)
-    first.trigger(once=True).start().awaitTermination()
-    second = counted.writeStream.format("noop").outputMode("update").option("checkpointLocation", checkpoint)
-    query = second.trigger(availableNow=True).start()
-    query.awaitTermination()
-    return [batch["numInputRows"] for batch in query.recentProgress]
+    stream = RestartedStream(spark, "name string, n long")
+
+    def counted(frame: DataFrame) -> DataFrame:
+        return frame.groupBy("name").applyInPandasWithState(
+            _totals, _OUT, _STATE, "append", GroupStateTimeout.NoTimeout
+        )
+
+    return stream.run(VISITS[:1], counted), stream.run(VISITS[1:], counted)
 
 
 @scenario()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -12,10 +12,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from tests.support.spark import runtime_confs
-from tests.workers.directories import new_directory
 from tests.workers.failures import failure
 from tests.workers.scenario import scenario
-from tests.workers.streams import rows_of, stream_of, visits
+from tests.workers.streams import VISITS, RestartedStream, rows_of, stream_of, visits
 
 _OUT = "name string, value string"
 
@@ -106,17 +105,6 @@ def state_that_is_cleared(spark: SparkSession) -> Any:
                 self.total.clear()
 
     return _in_pandas(visits(spark), Cleared())
-
-
-@scenario()
-def state_with_a_time_to_live(spark: SparkSession) -> Any:
-    class Lives(_Total):
-        def init(self, handle: StatefulProcessorHandle) -> None:
-            self.total = handle.getValueState("total", "total long", ttlDurationMs=3_600_000)
-
-    # Otherwise Spark runs a batch without data after each batch.
-    with runtime_confs(spark, {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}):
-        return _in_pandas(visits(spark), Lives(), timeMode="ProcessingTime")
 
 
 @scenario()
@@ -240,17 +228,13 @@ def last_change_of_the_last_key_that_fails(spark: SparkSession) -> Any:
 
 def _with_another(first: StatefulProcessor, second: StatefulProcessor, spark: SparkSession) -> list[Any]:
     """Process one batch, and the others in another query that goes on from the checkpoint."""
-    checkpoint, output = new_directory(), new_directory()
-    frame = visits(spark).groupBy("name")
+    stream = RestartedStream(spark, "name string, n long")
 
-    def run(processor: StatefulProcessor, **trigger: Any) -> None:
-        transformed = frame.transformWithStateInPandas(processor, _OUT, "Append", "None")
-        writer = transformed.writeStream.format("json").option("checkpointLocation", str(checkpoint / "query"))
-        writer.trigger(**trigger).start(str(output / "rows")).awaitTermination()
+    def transformed_by(processor: StatefulProcessor) -> Callable[[DataFrame], DataFrame]:
+        return lambda frame: frame.groupBy("name").transformWithStateInPandas(processor, _OUT, "Append", "None")
 
-    run(first, once=True)
-    run(second, availableNow=True)
-    return sorted(map(list, spark.read.schema(_OUT).json(str(output / "rows")).collect()))
+    stream.run(VISITS[:1], transformed_by(first))
+    return stream.run(VISITS[1:], transformed_by(second))
 
 
 @scenario()

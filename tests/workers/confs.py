@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the application that scenarios change while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+
+@contextmanager
+def application_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
+    """Set `confs` for the block and remove them afterwards. Tasks see them because they run in the driver's process."""
+    conf = spark.sparkContext._jsc.sc().conf()
+    for key, value in confs.items():
+        conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in confs:
+            conf.remove(key)
