@@ -17,7 +17,9 @@ from tests.kube.executors import EXECUTOR, confs_of_workers
 from tests.kube.image_files import files_named
 from tests.kube.namespace import TABLES, Namespace
 from tests.support.kinds_of_spark import needs_spark
+from tests.support.spark import ENDPOINT
 from tests.workers.sides import LAUNCHER, Outcome, Side, stock_side
+from tests.workers.test_connect import outcome
 
 _SCENARIOS = (
     "rdd_pairs-reduce_by_key",
@@ -28,6 +30,8 @@ _SCENARIOS = (
     "table_functions-table_argument_with_partitions",
     "data_sources-read",
     "data_sources-write_arrow_batches",
+    "streaming_sources-read_partitioned_stream",
+    "streaming_sources-write_stream",
     "files-add_archive",
     "state-totals_of_keys",
     "transforms-value_state",
@@ -74,6 +78,8 @@ def outcomes(
     confs = {
         **confs_of_workers(release, namespace, images, tables, directory),
         "spark.sql.streaming.checkpointLocation": str(tables / "checkpoints"),
+        # Spark mounts a volume there into executors, which must not cover the shared files of a side.
+        "spark.local.dir": str(directory / "local"),
     }
     sides = {
         "stock": stock_side(directory / "stock"),
@@ -84,6 +90,32 @@ def outcomes(
         patch.setenv("PATH", str(LAUNCHER.parent), prepend=os.pathsep)
         running = {side: threads.submit(sides[side].run, _SCENARIOS) for side in sides}
         return {side: running[side].result() for side in sides}
+
+
+def test_a_foreach_batch_function_of_spark_connect_runs_on_the_pool(
+    upgraded: None,
+    release: Release,
+    namespace: Namespace,
+    images: str,
+    tables: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    confs = confs_of_workers(release, namespace, images, tables, tmp_path)
+    # The application adds the plugin to that of Spark Connect.
+    del confs["spark.plugins"]
+    confs["spark.pyspark.python"] = LAUNCHER.name
+    monkeypatch.setenv("PATH", str(LAUNCHER.parent), prepend=os.pathsep)
+    # The stream's files have to be where executors see them.
+    shared = tables / "streams"
+    shared.mkdir()
+    shared.chmod(0o777)
+    monkeypatch.setenv("TMPDIR", str(shared))
+    found = outcome(confs[ENDPOINT], tables / "connect", ["batches", "failing_batch"], confs)
+    assert [row[:3] for row in found["batches"]] == [[0, 3, 6], [1, 2, 9], [2, 1, 6]]
+    assert found["failing_batch"] == "ValueError: no batch 0"
+    assert found["token of a task"] == [None]
+    assert found["pythons"] == []
 
 
 def test_the_executors_image_has_no_python(namespace: Namespace, images: str) -> None:
