@@ -14,6 +14,7 @@ from tests.support.commands import register_functions
 from tests.support.paths import connector_jar
 from tests.support.pool import LocalPool
 from tests.support.spark import EXTENSION, local_spark, use_short_lived_jvms
+from tests.support.writer import LocalWriter
 
 _EXTENSIONS = (
     EXTENSION,
@@ -37,6 +38,15 @@ def pool() -> Iterator[LocalPool]:
         yield pool
         # pytest shows it if the test failed.
         print(pool.log())
+
+
+@pytest.fixture(scope="session")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWriter]:
+    """Run a writer that may write every file of these tests."""
+    with LocalWriter(tmp_path_factory.getbasetemp()) as writer:
+        yield writer
+        # pytest shows it if the test failed.
+        print(writer.log())
 
 
 @pytest.fixture(scope="session")

@@ -41,6 +41,29 @@ def data_files(table: Path) -> list[Path]:
     return [file for file in table.rglob("*.parquet") if "_delta_log" not in file.parts]
 
 
+def versions_with_all_files(table: Path) -> list[int]:
+    """Return the newest version, and the older ones with a file that no later one has, or not without deleted rows."""
+    files: set[tuple[str, bool]] = set()
+    versions = []
+    for file in sorted((table / "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        removed = {action["remove"]["path"] for action in actions if "remove" in action}
+        added = {(action["add"]["path"], _loses_rows(action["add"])) for action in actions if "add" in action}
+        files = {entry for entry in files if entry[0] not in removed} | added
+        versions.append(files)
+    found: list[int] = []
+    known: set[tuple[str, bool]] = set()
+    for version, files in reversed(list(enumerate(versions))):
+        if not found or not files <= known:
+            found.append(version)
+            known |= files
+    return found
+
+
+def _loses_rows(added: dict[str, Any]) -> bool:
+    return added.get("deletionVector") is not None
+
+
 def _action(line: str, table: Path, columns: dict[str, str]) -> str:
     for name in re.findall(f"col-{_UUID}", line):
         # Columns are numbered in the order of the schema, which comes first.

@@ -83,6 +83,10 @@ TYPES = (
 )
 
 
+FOR_FEW_ROWS = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Settings for reads of what a test has written: generated code and a plan that adapts would not pay off."""
+
+
 def parameters(scenarios: Mapping[str, Scenario], everyday: frozenset[str]) -> list[ParameterSet]:
     """Return the names of scenarios as parameters of a test; only `make test-formats` runs those not in `everyday`."""
     return [pytest.param(name, marks=() if name in everyday else pytest.mark.campaign) for name in scenarios]

@@ -235,7 +235,7 @@ COMMANDS: dict[str, Command] = {
 }
 
 
-# Delta plans each of these as another of its commands: as SQL's statement, or for a table with partitions.
+# Delta plans each of these as another of its commands: as SQL's statement, as INSERT, or for a table with partitions.
 _LIKE_OTHERS = frozenset(
     {
         "delta_update_api",
@@ -245,6 +245,10 @@ _LIKE_OTHERS = frozenset(
         "delta_write_replace_where",
         "delta_save_as_table",
         "delta_ctas",
+        "delta_append",
+        "delta_overwrite",
+        "delta_insert_replace_where",
+        "delta_rtas",
     }
 )
 

@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from tests.support.spark import another_session, runtime_confs
 from tests.support.writer import LocalWriter
 from tests.tables.delta_log import commits, data_files
+from tests.tables.scenarios import FOR_FEW_ROWS
 from tests.tables.unfit_writers import UNFIT, unfit_writer
 
 _PREFIX = "spark.updraft.write."
@@ -41,6 +42,11 @@ def writes_delta(spark: SparkSession) -> Iterator[None]:
 def _write(spark: SparkSession, place: Path, **options: str) -> None:
     rows = spark.range(0, 10, 1, 1)
     rows.write.format("delta").mode("append").options(**options).save(str(place))
+
+
+def _rows(spark: SparkSession, place: Path) -> list[Row]:
+    with runtime_confs(spark, FOR_FEW_ROWS):
+        return list(spark.read.format("delta").load(str(place)).collect())
 
 
 def _by_delta(place: Path) -> bool:
@@ -127,9 +133,9 @@ def test_explain_says_why_delta_makes_the_files(spark: SparkSession, place: Path
     assert (reason in plan) is not known
     assert ("FilesByDelta" in plan) is not known
     if not known:
-        before = spark.sql(f"SELECT * FROM delta.`{place}`").collect()
+        before = _rows(spark, place)
         spark.sql(sql)
-        assert spark.sql(f"SELECT * FROM delta.`{place}`").collect() != before
+        assert _rows(spark, place) != before
         assert _by_delta(place)
 
 

@@ -66,14 +66,6 @@ def writes_iceberg(spark: SparkSession) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def writer(spark: SparkSession) -> Iterator[LocalWriter]:
-    with LocalWriter(Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse")))) as writer:
-        yield writer
-        # pytest shows it if the test failed.
-        print(writer.log())
-
-
 def test_a_writer_that_is_away_fails_the_write_and_nothing_is_committed(spark: SparkSession, table: _Table) -> None:
     table.create()
     with pytest.raises(_FAILURES, match=r"127\.0\.0\.1:1"):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -39,14 +38,6 @@ _IN_A_DATABASE = (
 @pytest.fixture(scope="module")
 def root(spark: SparkSession) -> Path:
     return Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse")))
-
-
-@pytest.fixture(scope="module")
-def writer(root: Path) -> Iterator[LocalWriter]:
-    with LocalWriter(root) as writer:
-        yield writer
-        # pytest shows it if the test failed.
-        print(writer.log())
 
 
 def _made_by_writer(files: list[Path]) -> set[bool]:

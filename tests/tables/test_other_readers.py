@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tests.support.spark import runtime_confs
 from tests.support.writer import LocalWriter
 from tests.tables.conftest import has_iceberg
-from tests.tables.scenarios import TYPES
+from tests.tables.scenarios import FOR_FEW_ROWS, TYPES
 
 _ROWS = 100
 _TEXT = "concat('text ', lpad(id, 3, '0')) AS s"
@@ -50,24 +50,24 @@ class Table:
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession) -> dict[str, Table]:
+def tables(spark: SparkSession, writer: LocalWriter) -> dict[str, Table]:
     iceberg = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse")))
     delta = str(iceberg.parent / "readers")
     names = {"delta": f"delta.`{delta}`"}
     if has_iceberg():
         names["iceberg"] = "iceberg.readers.table"
-    with LocalWriter(iceberg.parent) as writer:
-        confs = {
-            "spark.updraft.write.tables": "delta, iceberg",
-            "spark.updraft.write.smallWriteBytes": "0",
-            "spark.updraft.write.endpoint": writer.tcp_endpoint,
-            "spark.updraft.write.unsupported": "fail",
-        }
-        with runtime_confs(spark, confs):
-            for using, name in names.items():
-                _write(spark, name, using)
+    confs = {
+        "spark.updraft.write.tables": "delta, iceberg",
+        "spark.updraft.write.smallWriteBytes": "0",
+        "spark.updraft.write.endpoint": writer.tcp_endpoint,
+        "spark.updraft.write.unsupported": "fail",
+    }
+    with runtime_confs(spark, confs):
+        for using, name in names.items():
+            _write(spark, name, using)
     places = {"delta": lambda: delta, "iceberg": lambda: _newest(iceberg / "readers/table/metadata")}
-    return {using: _read(spark, name, places[using]()) for using, name in names.items()}
+    with runtime_confs(spark, FOR_FEW_ROWS):
+        return {using: _read(spark, name, places[using]()) for using, name in names.items()}
 
 
 def _newest(metadata: Path) -> str:

@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.plan_metrics import metrics_of
 from tests.support.spark import runtime_confs
 from tests.support.writer import LocalWriter
-from tests.tables.scenarios import TYPES, rows
+from tests.tables.scenarios import FOR_FEW_ROWS, TYPES, rows
 
 _PREFIX = "spark.updraft.write."
 _FILTERS = (
@@ -62,9 +59,8 @@ def _write(spark: SparkSession, using: str, name: str) -> None:
 
 
 @pytest.fixture(scope="module", params=["delta", "iceberg"])
-def tables(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[_Tables]:
-    with LocalWriter(Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse"))).parent) as writer:
-        yield _Tables(spark, request.param, writer.tcp_endpoint)
+def tables(spark: SparkSession, writer: LocalWriter, request: pytest.FixtureRequest) -> _Tables:
+    return _Tables(spark, request.param, writer.tcp_endpoint)
 
 
 def _files_read(spark: SparkSession, tables: _Tables, side: str, predicate: str) -> int:
@@ -76,7 +72,7 @@ def _files_read(spark: SparkSession, tables: _Tables, side: str, predicate: str)
 
 
 def test_data_skipping_leaves_the_same_number_of_files(spark: SparkSession, tables: _Tables) -> None:
-    with runtime_confs(spark, {"spark.sql.adaptive.enabled": "false"}):
+    with runtime_confs(spark, FOR_FEW_ROWS):
         read = {
             side: [_files_read(spark, tables, side, predicate) for predicate in ("true", *_FILTERS)]
             for side in tables.names

@@ -22,8 +22,9 @@ _OWN = {"files by Spark's own writer"}
 
 
 @pytest.fixture(autouse=True)
-def writes_tables(spark: SparkSession) -> Iterator[None]:
-    with runtime_confs(spark, {f"{_PREFIX}tables": "delta, iceberg", f"{_PREFIX}acquireTimeout": "1s"}):
+def writes_tables(spark: SparkSession, writer: LocalWriter) -> Iterator[None]:
+    confs = {"tables": "delta, iceberg", "acquireTimeout": "1s", "endpoint": writer.tcp_endpoint}
+    with runtime_confs(spark, {f"{_PREFIX}{name}": value for name, value in confs.items()}):
         yield
 
 
@@ -63,9 +64,7 @@ def test_it_shows_files_bytes_and_throttling(spark: SparkSession, using: str, ca
     if case == "after a shuffle":
         # Adaptive execution shows each version of its plan.
         query = f"SELECT DISTINCT * FROM ({query})"
-    root = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse"))).parent
-    with LocalWriter(root) as writer, runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint}):
-        found = _insert(spark, table, query)
+    found = _insert(spark, table, query)
     files = spark.sql(f"SELECT DISTINCT input_file_name() FROM {table}").count()
     inputs = [operator for operator in found if operator.name.startswith("WriterInput")]
     assert len(inputs) == 1, found
@@ -84,9 +83,7 @@ def test_batches_of_a_columnar_scan_go_to_the_writer_as_batches(
 ) -> None:
     table = _table(spark, using, "batches")
     spark.sql("SELECT id, id % 3 AS k FROM range(10)").write.parquet(str(tmp_path / "rows"))
-    root = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse"))).parent
-    with LocalWriter(root) as writer, runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint}):
-        found = _insert(spark, table, f"SELECT id, k FROM parquet.`{tmp_path}/rows`")
+    found = _insert(spark, table, f"SELECT id, k FROM parquet.`{tmp_path}/rows`")
     assert "WriterInput batches" in {operator.name for operator in found}
 
 
@@ -94,9 +91,7 @@ def test_cached_rows_go_to_partitions_as_rows(spark: SparkSession) -> None:
     """A scan of cached data could give batches too, but Delta sorts its rows by partition."""
     table = _table(spark, "delta", "cached", partitions="PARTITIONED BY (k)")
     cached = spark.sql(_ROWS).cache()
-    root = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse"))).parent
-    with LocalWriter(root) as writer, runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint}):
-        found = _insert(spark, table)
+    found = _insert(spark, table)
     assert {"WriterInput rows", "InMemoryTableScan"} <= {operator.name for operator in found}
     assert spark.table(table).count() == cached.count()
     cached.unpersist()

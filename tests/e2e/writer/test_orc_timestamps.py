@@ -14,7 +14,11 @@ from tests.e2e.writer.conftest import UNSUPPORTED
 from tests.e2e.writer.written import FAILURES, Written, both, rows, write
 from tests.support.spark import runtime_confs
 
-_ROWS = 200_000
+# Three groups of rows in each of two files, with an index each. Rows with hard values are in the second group alone.
+_ROWS = 60_000
+_HARD_ROWS = "between 12000 and 17000"
+# Several batches a file, and the first ones have no hard value.
+_BATCH_BYTES = "256k"
 _SECOND = 1_000_000
 _FILTERS = [
     "at < {0}'1582-10-16 00:00:00' OR at > {0}'9000-01-01 00:00:00'",
@@ -36,7 +40,7 @@ _HARD_MICROS = [
 def _with_hard_values(spark: SparkSession, kind: str) -> DataFrame:
     """Return whole seconds since 2001, with hard values in the middle of each partition."""
     hard = f"element_at(array({', '.join(f'{micros}L' for micros in _HARD_MICROS)}), int(id % {len(_HARD_MICROS)}) + 1)"
-    micros = f"if(id % {_ROWS // 2} between 50000 and 55000, {hard}, 1000000000000000 + id * {_SECOND})"
+    micros = f"if(id % {_ROWS // 2} {_HARD_ROWS}, {hard}, 1000000000000000 + id * {_SECOND})"
     when = f"cast(timestamp_micros(if(id % 11 = 0, NULL, {micros})) as {kind})"
     columns = spark.range(0, _ROWS, 1, 2).selectExpr("id", f"{when} AS at")
     return columns.selectExpr(
@@ -67,6 +71,7 @@ def test_timestamps_before_1970_among_many_others_read_as_in_sparks_own_file(
     # Also the JVM's zone, so that a filter names the second that was written.
     confs = {"spark.sql.session.timeZone": "UTC", "spark.sql.orc.filterPushdown": "true"}
     confs[UNSUPPORTED] = "local" if kind == "timestamp" else "fail"
+    confs["spark.updraft.write.batchBytes"] = _BATCH_BYTES
     with runtime_confs(spark, confs):
         stock, ours = both(_with_hard_values(spark, kind), place, "updraft-orc")
         assert ours.layout() == stock.layout()

@@ -44,12 +44,14 @@ class Table:
         _numbers(self.spark, 10).write.format("updraft-parquet").partitionBy("odd").saveAsTable(self.name)
         _numbers(self.spark, 10).write.format("updraft-parquet").save(str(self.directory))
 
-    def state(self) -> object:
-        """Return every file with its modification time, and the rows that Spark reads."""
+    def files(self) -> dict[Path, int]:
+        """Return every file with its modification time."""
+        return {path: path.stat().st_mtime_ns for path in self.place.rglob("*") if path.is_file()}
+
+    def rows(self) -> tuple[list[str], list[str]]:
+        """Return the rows that Spark reads from the table and from the directory."""
         self.spark.catalog.refreshTable(self.name)
-        files = {path: path.stat().st_mtime_ns for path in self.place.rglob("*") if path.is_file()}
-        read = self.spark.read.parquet(str(self.directory))
-        return files, rows(self.spark.table(self.name)), rows(read)
+        return rows(self.spark.table(self.name)), rows(self.spark.read.parquet(str(self.directory)))
 
 
 def _numbers(spark: SparkSession, count: int) -> DataFrame:
@@ -112,16 +114,36 @@ OVERWRITES = [
 ]
 
 
-@pytest.fixture
-def table(spark: SparkSession, place: Path) -> Iterator[Table]:
+@contextmanager
+def _table_in(spark: SparkSession, database: str, place: Path) -> Iterator[Table]:
     """Create a table in a database below the writer's root."""
-    spark.sql(f"CREATE DATABASE overwrites LOCATION '{place / 'database'}'")
-    table = Table(spark, "overwrites.numbers", place)
+    spark.sql(f"CREATE DATABASE {database} LOCATION '{place / 'database'}'")
+    table = Table(spark, f"{database}.numbers", place)
     try:
         table.create()
         yield table
     finally:
-        spark.sql("DROP DATABASE overwrites CASCADE")
+        spark.sql(f"DROP DATABASE {database} CASCADE")
+
+
+@pytest.fixture
+def table(spark: SparkSession, place: Path) -> Iterator[Table]:
+    with _table_in(spark, "overwrites", place) as table:
+        yield table
+
+
+@pytest.fixture(scope="module")
+def table_of_all(spark: SparkSession, writer: LocalWriter, root: Path) -> Iterator[Table]:
+    with runtime_confs(spark, {ENDPOINT: writer.tcp_endpoint}), _table_in(spark, "unchanged", root / "all") as table:
+        yield table
+
+
+@pytest.fixture
+def unchanged(table_of_all: Table) -> Iterator[Table]:
+    """Return a table that tests share, and check at the end that its rows are still there."""
+    before = table_of_all.rows()
+    yield table_of_all
+    assert table_of_all.rows() == before
 
 
 @pytest.fixture(scope="module")
@@ -157,8 +179,8 @@ def faults(
 
 @contextmanager
 def nothing_changes(table: Table, message: str) -> Iterator[None]:
-    """Expect the block to fail with the message, delete nothing and start no job."""
-    context, before, jobs = table.spark.sparkContext, table.state(), _jobs_of_overwrites(table.spark)
+    """Expect the block to fail with the message, change no file and start no job."""
+    context, before, jobs = table.spark.sparkContext, table.files(), _jobs_of_overwrites(table.spark)
     context.setJobGroup("overwrites", "an overwrite that fails")
     try:
         with pytest.raises(FAILURES, match=message):
@@ -166,7 +188,7 @@ def nothing_changes(table: Table, message: str) -> Iterator[None]:
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
     assert _jobs_of_overwrites(table.spark) == jobs
-    assert table.state() == before
+    assert table.files() == before
 
 
 def _jobs_of_overwrites(spark: SparkSession) -> set[int]:
@@ -176,13 +198,13 @@ def _jobs_of_overwrites(spark: SparkSession) -> set[int]:
 
 @pytest.mark.parametrize("overwrite", OVERWRITES)
 def test_an_overwrite_that_cannot_be_written_leaves_the_table_as_it_was(
-    table: Table, faults: Mapping[str, Mapping[str, str]], overwrite: Overwrite
+    unchanged: Table, faults: Mapping[str, Mapping[str, str]], overwrite: Overwrite
 ) -> None:
     if overwrite in (_save_as_table, _save_as_external_table):
         needs_spark((4, 0), "saveAsTable that drops the table in its command, not before it")
     for message, confs in faults.items():
-        with nothing_changes(table, rf"(?s)cannot overwrite .*{message}"), runtime_confs(table.spark, confs):
-            overwrite(table, _grouped(table.spark))
+        with nothing_changes(unchanged, rf"(?s)cannot overwrite .*{message}"), runtime_confs(unchanged.spark, confs):
+            overwrite(unchanged, _grouped(unchanged.spark))
 
 
 @pytest.mark.parametrize("overwrite", OVERWRITES)
@@ -203,9 +225,9 @@ def test_an_append_is_not_asked_for(table: Table, writer: LocalWriter) -> None:
     assert writer.log_file.read_text().count(_ASKED) == asked
 
 
-def test_orc_is_asked_for_too(table: Table) -> None:
-    with nothing_changes(table, "cannot overwrite"), runtime_confs(table.spark, NOBODY):
-        _grouped(table.spark).write.format("updraft-orc").mode("overwrite").save(str(table.directory))
+def test_orc_is_asked_for_too(unchanged: Table) -> None:
+    with nothing_changes(unchanged, "cannot overwrite"), runtime_confs(unchanged.spark, NOBODY):
+        _grouped(unchanged.spark).write.format("updraft-orc").mode("overwrite").save(str(unchanged.directory))
 
 
 @pytest.mark.parametrize("conf", ["spark.sql.adaptive.enabled", "spark.sql.optimizer.plannedWrite.enabled"])
@@ -217,18 +239,18 @@ def test_other_ways_to_plan_a_write_ask_too(table: Table, conf: str) -> None:
     assert rows(table.spark.read.parquet(str(table.directory))) == rows(_grouped(table.spark))
 
 
-def test_a_missing_endpoint_is_named_before_anything_is_deleted(table: Table) -> None:
-    with nothing_changes(table, r"set spark\.updraft\.write\.endpoint"):
-        table.spark.conf.unset(ENDPOINT)
-        _save(table, _grouped(table.spark))
+def test_a_missing_endpoint_is_named_before_anything_is_deleted(unchanged: Table) -> None:
+    with nothing_changes(unchanged, r"set spark\.updraft\.write\.endpoint"):
+        unchanged.spark.conf.unset(ENDPOINT)
+        _save(unchanged, _grouped(unchanged.spark))
 
 
-def test_what_the_writer_cannot_do_is_refused_before_anything_is_deleted(table: Table) -> None:
+def test_what_the_writer_cannot_do_is_refused_before_anything_is_deleted(unchanged: Table) -> None:
     with (
-        nothing_changes(table, "the codec LZ4"),
-        runtime_confs(table.spark, {"spark.sql.parquet.compression.codec": "lz4"}),
+        nothing_changes(unchanged, "the codec LZ4"),
+        runtime_confs(unchanged.spark, {"spark.sql.parquet.compression.codec": "lz4"}),
     ):
-        _insert_into(table, _grouped(table.spark))
+        _insert_into(unchanged, _grouped(unchanged.spark))
 
 
 def test_files_of_sparks_own_writer_need_no_writer(table: Table) -> None:
@@ -244,10 +266,11 @@ def test_bytes_that_come_back_need_no_root(table: Table, elsewhere: LocalWriter)
     assert rows(table.spark.read.parquet(str(table.directory))) == rows(_grouped(table.spark))
 
 
-def test_a_plan_is_explained_without_asking(table: Table) -> None:
-    _numbers(table.spark, 5).createOrReplaceTempView("updates")
-    with runtime_confs(table.spark, NOBODY):
-        [(plan,)] = table.spark.sql(f"EXPLAIN INSERT OVERWRITE {table.name} SELECT id, odd FROM updates").collect()
+def test_a_plan_is_explained_without_asking(unchanged: Table) -> None:
+    spark = unchanged.spark
+    _numbers(spark, 5).createOrReplaceTempView("updates")
+    with runtime_confs(spark, NOBODY):
+        [(plan,)] = spark.sql(f"EXPLAIN INSERT OVERWRITE {unchanged.name} SELECT id, odd FROM updates").collect()
     assert "WriterCheck file:" in plan
 
 

@@ -39,8 +39,11 @@ def _assert_same_parquet(spark: SparkSession, stock: Written, ours: Written) -> 
     assert ours.arrow_rows() == stock.arrow_rows()
 
 
-@pytest.mark.parametrize("delivery", ["direct", "return"])
-@pytest.mark.parametrize("timestamps", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
+@pytest.mark.parametrize(
+    ("timestamps", "delivery"),
+    # Bytes that come back are of the same encoder, whichever timestamps it writes.
+    [("INT96", "direct"), ("INT96", "return"), ("TIMESTAMP_MICROS", "direct"), ("TIMESTAMP_MILLIS", "direct")],
+)
 def test_parquet_has_the_rows_schema_and_footer_of_sparks_own(
     spark: SparkSession, table: Path, place: Path, timestamps: str, delivery: str
 ) -> None:
