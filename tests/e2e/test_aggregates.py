@@ -23,6 +23,8 @@ from tests.support.kinds_of_spark import needs_spark
 from tests.support.spark import SPARK_VERSION, flight_operators
 
 _ROWS = 3_000
+# Each call of a function over a Series takes stock a millisecond.
+_SINGLE_ROWS = 1_000
 
 # An object, because only a running session could parse the name of a type.
 _DOUBLE, _TEXT = T.DoubleType(), T.StringType()
@@ -87,6 +89,10 @@ def _groups_of(count: int) -> Callable[[SparkSession, Function], DataFrame]:
     return lambda spark, total: _numbers(spark, count).groupBy("k").agg(total("v"))
 
 
+def _groups_of_one_row(spark: SparkSession, total: Function) -> DataFrame:
+    return _numbers(spark, _ROWS).where(f"id < {_SINGLE_ROWS}").groupBy("k").agg(total("v"))
+
+
 def _all_rows(spark: SparkSession, total: Function) -> DataFrame:
     return _numbers(spark).agg(total("v"))
 
@@ -143,7 +149,7 @@ def _registered_for_sql(spark: SparkSession, total: Function) -> DataFrame:
 QUERIES: dict[str, tuple[Callable[[SparkSession, Function], DataFrame], range]] = {
     "few_large_groups": (_groups_of(3), range(3, 4)),
     "groups": (_groups_of(500), range(500, 501)),
-    "groups_of_one_row": (_groups_of(_ROWS), range(_ROWS, _ROWS + 1)),
+    "groups_of_one_row": (_groups_of_one_row, range(_SINGLE_ROWS, _SINGLE_ROWS + 1)),
     "all_rows": (_all_rows, range(1, 2)),
     "no_rows": (_no_rows, range(2)),
     "no_groups": (_no_groups, range(1)),

@@ -18,7 +18,9 @@ from tests.e2e.sides import Query, Sides
 
 _MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 # One full batch, and some remaining rows.
-_ROWS = {1: 20, 7: 100, 10_000: 10_001}
+_ROWS = {1: 20, 7: 100, 1_000: 1_001, 10_000: 10_001}
+# These kinds call the function for each row, and each call takes Arrow or pandas half a millisecond.
+_CALLED_FOR_EACH_ROW = ("udtf_arrow_lateral", "udtf_arrow_table", "window_pandas_bounded")
 
 
 def _sizes(values: Any) -> Any:
@@ -40,7 +42,7 @@ def _query(kind: Kind, rows: int) -> Query:
 def _kinds_with_rows() -> Iterator[Any]:
     for kind in KINDS:
         like_another = [pytest.mark.campaign] if takes_the_way_of_another(kind) else []
-        for max_records in _ROWS:
+        for max_records in (1, 7, 1_000 if kind.name in _CALLED_FOR_EACH_ROW else 10_000):
             marks = [pytest.mark.one_of_each] if max_records == 7 else like_another
             yield pytest.param(kind, max_records, id=f"{kind.name}-{max_records}", marks=marks)
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.errors import CRASHES, LATE, MISSING_MODULES, PLAIN, QUIET_EXIT, RAISED, ErrorCase, told
-from tests.e2e.kinds import KINDS
+from tests.e2e.kinds import KINDS, takes_the_way_of_another
 from tests.e2e.kinds.kind import Kind
 from tests.e2e.kinds.seen import same
 from tests.e2e.sides import Query, Sides
@@ -61,7 +61,11 @@ def _in_turn(kinds: list[Kind], errors: list[ErrorCase]) -> list[Any]:
 
 
 def _pair(kind: Kind, error: ErrorCase) -> Any:
-    return pytest.param(kind, error, id=f"{kind.name}-{error.name}")
+    return pytest.param(kind, error, id=f"{kind.name}-{error.name}", marks=_marks(kind))
+
+
+def _marks(kind: Kind) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.campaign] if takes_the_way_of_another(kind) else []
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -88,7 +92,11 @@ def test_an_exception_reads_as_on_stock(sides: Sides, kind: Kind, error: ErrorCa
 @pytest.mark.matrix("wrong results")
 @pytest.mark.parametrize(
     ("kind", "result"),
-    [pytest.param(kind, result, id=f"{kind.name}-{result}") for kind in KINDS for result in kind.wrong],
+    [
+        pytest.param(kind, result, id=f"{kind.name}-{result}", marks=_marks(kind))
+        for kind in KINDS
+        for result in kind.wrong
+    ],
 )
 def test_a_result_that_does_not_fit_means_what_it_means_on_stock(sides: Sides, kind: Kind, result: str) -> None:
     query = _query(kind, kind.wrong[result])

@@ -198,16 +198,16 @@ def test_no_rows_give_no_rows(sides: Sides, function: Any) -> None:
     assert sides.assert_same(query).rows == []
 
 
-@pytest.mark.parametrize("max_records", ["1", "7", "300", "0"])
+# A slice of one row costs stock as much as a long one.
+@pytest.mark.parametrize(("max_records", "rows"), [("1", 140), ("7", 1_000), ("100", 1_000), ("0", 1_000)])
 @pytest.mark.parametrize(
     "function", [f for f in GROUPED if f in (pandas_of_slices, arrow_of_key_and_slices, pandas_of_group)]
 )
-def test_a_group_is_sliced_as_the_conf_says(sides: Sides, function: Any, max_records: str) -> None:
-    sides.assert_same(grouped(numbers(1_000), function, "key"), confs={_MAX_RECORDS: max_records})
+def test_a_group_is_sliced_as_the_conf_says(sides: Sides, function: Any, max_records: str, rows: int) -> None:
+    sides.assert_same(grouped(numbers(rows), function, "key"), confs={_MAX_RECORDS: max_records})
 
 
-@pytest.mark.parametrize("max_records", ["7", "10000"])
-@pytest.mark.parametrize("function", [pandas_of_key_and_cogroup, arrow_of_cogroup])
+@pytest.mark.parametrize(("function", "max_records"), [(pandas_of_key_and_cogroup, "7"), (arrow_of_cogroup, "10000")])
 def test_many_small_cogroups(sides: Sides, function: Any, max_records: str) -> None:
     left = rows_of("id % 199 as key", "id", ids=range(1_000))
     right = rows_of("id as key", "id", ids=range(0, 300, 3))
@@ -279,15 +279,23 @@ def test_a_failure_after_the_first_slice_is_what_stock_says_it_is(sides: Sides) 
 
 
 @pytest.mark.parametrize(
-    ("key", "sorts"),
-    [("key", False), ("text", False), ("cast(key as decimal(20, 2))", False), ("cast(key as double)", True)],
+    ("key", "count", "sorts"),
+    [
+        ("key", _ROWS, False),
+        # Each row is a group of its own.
+        ("text", 400, False),
+        ("cast(key as decimal(20, 2))", _ROWS, False),
+        ("cast(key as double)", _ROWS, True),
+    ],
 )
 @pytest.mark.parametrize("function", [pandas_of_group, arrow_of_cogroup])
-def test_spark_sorts_only_what_cannot_be_gathered(sides: Sides, function: Any, key: str, sorts: bool) -> None:
+def test_spark_sorts_only_what_cannot_be_gathered(
+    sides: Sides, function: Any, key: str, count: int, sorts: bool
+) -> None:
     """Keys of one form are gathered without a sort, in the order that a sort would give."""
 
     def rows(spark: SparkSession) -> DataFrame:
-        return numbers()(spark).selectExpr(f"{key} as key", "id")
+        return numbers(count)(spark).selectExpr(f"{key} as key", "id")
 
     query = cogrouped(rows, rows, function, "key") if function in COGROUPED else grouped(rows, function, "key")
     plan = sides.assert_same(query).plan

@@ -27,7 +27,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
 pool = updraft.spark.local_pool(workers=1, functions="rates")
-builder = SparkSession.builder.config(map=pool.spark_conf()).config("spark.ui.enabled", "false")
+writer = updraft.spark.local_writer("tables")
+builder = SparkSession.builder.config(map=pool.spark_conf() | writer.spark_conf()).config("spark.ui.enabled", "false")
 spark = builder.config("spark.api.mode", "{mode}").master("local[2]").getOrCreate()
 
 @udf("long")
@@ -64,6 +65,8 @@ class Notebook:
 def notebook(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
     directory = tmp_path_factory.mktemp("notebook")
     (directory / "rates.py").write_text(_MODULE.format(rate=1))
+    (directory / "helper.py").write_text("NAME = 'of the current directory'\n")
+    (directory / "tables").mkdir()
     package = carry_jar(directory / "site")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(package.parent))
@@ -76,6 +79,20 @@ def notebook(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture
 def kernel(notebook: Notebook) -> Kernel:
     return notebook.kernel
+
+
+@pytest.fixture(scope="module")
+def kernel_of_pools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """Run a kernel for the tests that need pools and no session; each stops its own."""
+    directory = tmp_path_factory.mktemp("pools")
+    (directory / "fails.py").write_text(_FAILS)
+    (directory / "busy.py").write_text(_BUSY)
+    with running_kernel(directory) as kernel:
+        yield kernel
+
+
+# For hooks of the kernel that know no session.
+in_one_mode = pytest.mark.parametrize("notebook", ["classic"], indirect=True)
 
 
 def test_the_stop_button_frees_the_worker_at_once(notebook: Notebook) -> None:
@@ -129,18 +146,53 @@ spark.range(1).select(logs("id")).collect()
     kernel.run("pool.output_lines = lines")
 
 
-def test_a_cell_shows_the_progress_of_its_functions(kernel: Kernel) -> None:
-    slow = """
+_WRITTEN = """
+from pyspark.sql.functions import pandas_udf
+
+fahrenheit = pandas_udf(lambda celsius: celsius * 1.8 + 32, "double")
+frame = spark.range(100).select(fahrenheit("id").alias("f"))
+frame.explain()
+frame.write.format("updraft-parquet").save(os.path.abspath("tables/degrees"))
+print("sum", spark.read.parquet(os.path.abspath("tables/degrees")).agg({"f": "sum"}).first()[0])
+"""
+_SEEN = """
+log = str(pool.log_file)
+
+def seen(value):
+    import helper
+
+    try:
+        readable = bool(open(log))
+    except PermissionError:
+        readable = False
+    return f"{helper.NAME} {readable}"
+
+print(spark.range(1).select(udf(seen)("id")).first()[0])
+"""
+
+
+def test_the_udf_runs_on_the_pool_and_the_file_goes_through_the_writer(kernel: Kernel) -> None:
+    written = kernel.run(_WRITTEN).text
+    assert "FlightEvalPython" in written
+    assert f"sum {sum(range(100)) * 1.8 + 32 * 100}" in written
+    # As on stock PySpark. Functions cannot read the pool's log.
+    assert "of the current directory False" in kernel.run(_SEEN).text
+
+
+_SLOW = """
 @udf("long")
 def slow(x):
     time.sleep(0.02)
     return x
 
-counted = spark.range(300, numPartitions=4).select(slow("id").alias("x")).agg({"x": "count"}).first()[0]
+counted = spark.range(200, numPartitions=4).select(slow("id").alias("x")).agg({"x": "count"}).first()[0]
 print(counted)
 """
-    output = kernel.run(slow)
-    assert "300" in output.text
+
+
+def test_a_cell_shows_the_progress_of_its_functions(kernel: Kernel) -> None:
+    output = kernel.run(_SLOW)
+    assert "200" in output.text
     lines = [shown["text/plain"] for shown in output.shown]
     assert lines, output.text
     assert all(line.startswith("updraft: ") and " of 1 workers busy, " in line for line in lines)
@@ -148,12 +200,17 @@ print(counted)
     assert all(int(line.split()[1]) <= 500 for line in lines)
     # A local Spark Connect server runs in a JVM of this process, so its tasks are counted too.
     assert any(" of 4 tasks" in line for line in lines)
+
+
+@in_one_mode
+def test_a_cell_shows_no_progress_if_no_function_runs_or_if_it_is_turned_off(kernel: Kernel) -> None:
     assert kernel.run("time.sleep(4)").shown == []
-    assert kernel.run(f"pool.shows_progress = False\n{slow}").shown  # the cell itself had begun before
-    assert kernel.run(slow).shown == []
+    assert kernel.run(f"pool.shows_progress = False\n{_SLOW}").shown  # the cell itself had begun before
+    assert kernel.run(_SLOW).shown == []
     kernel.run("pool.shows_progress = True")
 
 
+@in_one_mode
 def test_edited_modules_are_loaded_again_and_a_restart_keeps_the_session(notebook: Notebook) -> None:
     kernel, module = notebook.kernel, notebook.directory / "rates.py"
     assert kernel.run("print(shown()[0])").text.strip().endswith("1")
@@ -184,47 +241,52 @@ def test_edited_modules_are_loaded_again_and_a_restart_keeps_the_session(noteboo
     kernel.run("pool.restart(workers=1)")
 
 
-def test_a_cell_shows_the_pool(tmp_path: Path) -> None:
-    (tmp_path / "fails.py").write_text(
-        "from updraft import function\n@function(version='7')\ndef fails(x: int) -> int:\n"
-        "    raise ValueError('<b>why')\n"
-    )
-    with running_kernel(tmp_path) as kernel:
-        kernel.run("import updraft.spark\npool = updraft.spark.local_pool(workers=1, functions='fails')")
-        kernel.run("import updraft.client; updraft.client.call('fails', {'x': [1]}, endpoint=pool.endpoint)")
-        for part in (
-            "ready, ",
-            "0 of 1 busy, 0 calls waiting",
-            "MiB in ",
-            "fails 7",
-            "fails: ValueError: &lt;b&gt;why",
-        ):
-            until(f"the cell shows {part}", lambda part=part: part in _shown_pool(kernel))  # type: ignore[misc]
-        link = re.search(r'<a href="http://([^:]+):([^@]+)@([^"]+)"', _shown_pool(kernel))
-        assert link is not None
-        login = base64.b64encode(f"{link[1]}:{link[2]}".encode()).decode()
-        request = urllib.request.Request(f"http://{link[3]}", headers={"Authorization": f"Basic {login}"})
-        with urllib.request.urlopen(request, timeout=60) as page:
-            assert b"Updraft" in page.read()
-        assert not kernel.run(
-            "import os, signal; os.kill(pool._process.pid, signal.SIGKILL); pool._process.wait()"
-        ).error
-        ended = "updraft: the pool has ended, and queries wait for it: pool.restart() starts it again"
-        assert ended in kernel.run("1").text
-        assert ended not in kernel.run("1").text, "it is said once"
-        assert "the pool has ended" in _shown_pool(kernel)
-        kernel.run("pool.restart()")
-        until("the new pool is shown", lambda: "ready, " in _shown_pool(kernel))
+_FAILS = """
+from updraft import function
+
+@function(version="7")
+def fails(x: int) -> int:
+    raise ValueError("<b>why")
+"""
 
 
-def test_a_cell_that_runs_twice_says_that_it_started_another_pool(tmp_path: Path) -> None:
+def test_a_cell_shows_the_pool(kernel_of_pools: Kernel) -> None:
+    kernel = kernel_of_pools
+    kernel.run("import updraft.spark\npool = updraft.spark.local_pool(workers=1, functions='fails')")
+    kernel.run("import updraft.client; updraft.client.call('fails', {'x': [1]}, endpoint=pool.endpoint)")
+    for part in (
+        "ready, ",
+        "0 of 1 busy, 0 calls waiting",
+        "MiB in ",
+        "fails 7",
+        "fails: ValueError: &lt;b&gt;why",
+    ):
+        until(f"the cell shows {part}", lambda part=part: part in _shown_pool(kernel))  # type: ignore[misc]
+    link = re.search(r'<a href="http://([^:]+):([^@]+)@([^"]+)"', _shown_pool(kernel))
+    assert link is not None
+    login = base64.b64encode(f"{link[1]}:{link[2]}".encode()).decode()
+    request = urllib.request.Request(f"http://{link[3]}", headers={"Authorization": f"Basic {login}"})
+    with urllib.request.urlopen(request, timeout=60) as page:
+        assert b"Updraft" in page.read()
+    assert not kernel.run("import os, signal; os.kill(pool._process.pid, signal.SIGKILL); pool._process.wait()").error
+    ended = "updraft: the pool has ended, and queries wait for it: pool.restart() starts it again"
+    assert ended in kernel.run("1").text
+    assert ended not in kernel.run("1").text, "it is said once"
+    assert "the pool has ended" in _shown_pool(kernel)
+    kernel.run("pool.restart()")
+    until("the new pool is shown", lambda: "ready, " in _shown_pool(kernel))
+    kernel.run("pool.stop()")
+
+
+def test_a_cell_that_runs_twice_says_that_it_started_another_pool(kernel_of_pools: Kernel) -> None:
+    kernel = kernel_of_pools
     cell = "import updraft.spark\npool = updraft.spark.local_pool(workers=1)"
     said = "updraft: the pool of an earlier local_pool() keeps running until its stop() or the end of the kernel"
-    with running_kernel(tmp_path) as kernel:
-        assert said not in kernel.run(cell).text
-        kernel.run("first = pool")
-        assert said in kernel.run(cell).text
-        assert said not in kernel.run("first.stop(); pool.stop()\n" + cell).text
+    assert said not in kernel.run(cell).text
+    kernel.run("first = pool")
+    assert said in kernel.run(cell).text
+    assert said not in kernel.run("first.stop(); pool.stop()\n" + cell).text
+    kernel.run("pool.stop()")
 
 
 def _shown_pool(kernel: Kernel) -> str:
@@ -266,17 +328,16 @@ while not pool.status()["workers"]["busy"]:
 """
 
 
-def test_a_cell_shows_where_a_running_function_spends_its_time(tmp_path: Path) -> None:
-    (tmp_path / "busy.py").write_text(_BUSY)
-    with running_kernel(tmp_path) as kernel:
-        assert not (started := kernel.run(_CALLED)).error, started.text
-        for name in ("'works'", "None"):
-            # The cell also shows progress, before the profile.
-            *_, shown = kernel.run(f"pool.profile({name}, seconds=1)").shown
-            assert shown["text/html"].startswith("<svg ")
-            titles = re.findall(r"<title>(.*?): \d+ samples", shown["text/html"])
-            assert titles[0] == "works"
-            assert any(title.startswith("computes (") for title in titles)
-        *_, shown = kernel.run("pool.profile('other', seconds=0.1)").shown
-        assert shown["text/html"] == "<b>no call ran while the pool sampled</b>"
-        assert not (ended := kernel.run("done.set(); calling.join(); pool.stop()")).error, ended.text
+def test_a_cell_shows_where_a_running_function_spends_its_time(kernel_of_pools: Kernel) -> None:
+    kernel = kernel_of_pools
+    assert not (started := kernel.run(_CALLED)).error, started.text
+    for name in ("'works'", "None"):
+        # The cell also shows progress, before the profile.
+        *_, shown = kernel.run(f"pool.profile({name}, seconds=1)").shown
+        assert shown["text/html"].startswith("<svg ")
+        titles = re.findall(r"<title>(.*?): \d+ samples", shown["text/html"])
+        assert titles[0] == "works"
+        assert any(title.startswith("computes (") for title in titles)
+    *_, shown = kernel.run("pool.profile('other', seconds=0.1)").shown
+    assert shown["text/html"] == "<b>no call ran while the pool sampled</b>"
+    assert not (ended := kernel.run("done.set(); calling.join(); pool.stop()")).error, ended.text

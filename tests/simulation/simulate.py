@@ -55,11 +55,13 @@ def simulate(seed: int, *, keeps_lines: bool = False) -> Outcome:
 def close(world: World) -> None:
     """End everything that still runs, so that nothing of this run stays in the process."""
     loop = world.loop
-    for task in asyncio.all_tasks(loop):
+    # Python looks at the tasks of all loops, and those of earlier runs may wait for the garbage collector.
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
         task.cancel()
-    with_ends = asyncio.gather(*asyncio.all_tasks(loop), return_exceptions=True) if asyncio.all_tasks(loop) else None
-    if with_ends is not None:
-        loop.run_until_complete(asyncio.wait_for(with_ends, 1000.0))
+    if tasks:
+        ends = asyncio.gather(*tasks, return_exceptions=True)
+        loop.run_until_complete(asyncio.wait_for(ends, 1000.0))
     asyncio.set_event_loop(None)
     loop.close()
 

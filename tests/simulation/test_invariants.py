@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulation.faults import FAULTS, WRITER_FAULTS
 from tests.simulation.scenario import Scenario, scenario_of
-from tests.simulation.test_seeds import SEEDS
+from tests.simulation.test_seeds import SEEDS, TWICE_EVERY
 from tests.simulation.world import World
 from tests.support.invariants import WRONG, Invariants, Rows, Source, runs
 
@@ -142,8 +142,9 @@ def test_a_wait_is_bounded() -> None:
     ]
 
 
-def test_the_thousand_seeds_contain_every_fault_and_files() -> None:
-    scenarios = [_scenario(seed) for seed in range(SEEDS)]
+@pytest.mark.parametrize("step", [1, TWICE_EVERY])
+def test_the_thousand_seeds_and_those_that_run_twice_contain_every_fault_and_files(step: int) -> None:
+    scenarios = [_scenario(seed) for seed in range(0, SEEDS, step)]
     assert {fault.name for scenario in scenarios for fault in scenario.faults} == set(FAULTS)
     with_files = [scenario for scenario in scenarios if scenario.files]
     assert {fault.name for scenario in with_files for fault in scenario.faults} >= set(WRITER_FAULTS)

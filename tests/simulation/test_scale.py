@@ -34,7 +34,7 @@ def test_busy_workers_bound_the_throughput_and_the_rest_of_the_clients_wait() ->
 def _throughput_after_a_zone_came_back() -> float:
     """Return the throughput in the second minute after the pods came back, as a share of the one before the outage."""
     zone = next(scenario for scenario in SCENARIOS if scenario.name == "zone")
-    outcome = simulate(zone, scale=0.03)
+    outcome = simulate(zone, scale=0.03, seconds=EVENT_SECONDS + 180)
     minute = [each for each in outcome.bins if 120 <= each.begin - EVENT_SECONDS < 180]
     return sum(each.throughput for each in minute) / len(minute) / outcome.before().throughput
 
@@ -56,9 +56,9 @@ def _wait_at_the_first_pod(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_exchanges_that_ask_other_pods_find_free_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     churn = next(scenario for scenario in SCENARIOS if scenario.name == "churn")
-    asks = simulate(churn, scale=0.03).before()
+    asks = simulate(churn, scale=0.03, seconds=EVENT_SECONDS).before()
     _wait_at_the_first_pod(monkeypatch)
-    waits = simulate(churn, scale=0.03).before()
+    waits = simulate(churn, scale=0.03, seconds=EVENT_SECONDS).before()
     assert asks.p99_wait < waits.p99_wait / 3
     assert asks.throughput > 0.9 * waits.throughput
 

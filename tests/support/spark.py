@@ -22,7 +22,15 @@ EXTENSION = "io.updraft.spark.UpdraftExtensions"
 ENABLED = "spark.updraft.udf.enabled"
 ENDPOINT = "spark.updraft.udf.endpoint"
 
-SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=200m -XX:+UseSerialGC"
+CLASSES_OF_SPARK = BUILD / f"jvm/spark-{SPARK_VERSION[0]}.{SPARK_VERSION[1]}.jsa"
+"""Archive of Spark's classes, which `tests.support.shared_classes` makes."""
+_SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Java says so if it cannot use the archive, as with another class path, and loads the classes as ever. Named without a
+# file, it would leave out its own archive, too.
+_SHARED_CLASSES = f"-XX:SharedArchiveFile={CLASSES_OF_SPARK} -Xlog:cds=off -Xlog:cds+dynamic=off"
+SHORT_LIVED_JVM = f"{_SMALL_JVM} -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=200m" + (
+    f" {_SHARED_CLASSES}" if CLASSES_OF_SPARK.exists() else ""
+)
 """Options for a JVM that ends before its second compiler pays off."""
 
 _COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
@@ -75,6 +83,8 @@ def use_short_lived_jvms() -> None:
     grows.
     """
     os.environ["SPARK_SUBMIT_OPTS"] = SHORT_LIVED_JVM
+    # The JVM that puts together the command of Spark's.
+    os.environ["SPARK_LAUNCHER_OPTS"] = _SMALL_JVM
 
 
 def stock_confs() -> dict[str, str]:

@@ -168,13 +168,20 @@ SCENARIOS = (
 )
 
 
-def simulate(scenario: Scenario, *, seed: int = 1, scale: float = 1.0, queue_limit: int = QUEUE_LIMIT) -> Outcome:
-    """Simulate a scenario; `scale` makes a smaller cluster of it."""
+def simulate(
+    scenario: Scenario,
+    *,
+    seed: int = 1,
+    scale: float = 1.0,
+    queue_limit: int = QUEUE_LIMIT,
+    seconds: float = SECONDS,
+) -> Outcome:
+    """Simulate a scenario; `scale` makes a smaller cluster of it, and `seconds` an earlier end."""
     size = Size(
         executors=round(EXECUTORS * scale),
         pods=round(PODS * scale),
         workers=WORKERS,
-        seconds=SECONDS,
+        seconds=seconds,
         think_seconds=THINK_SECONDS,
         batch_seconds=_batch_seconds,
         batches=BATCHES,
@@ -184,16 +191,16 @@ def simulate(scenario: Scenario, *, seed: int = 1, scale: float = 1.0, queue_lim
     )
     load = Load(size, seed)
     result = load.run([(EVENT_SECONDS, scenario.event)])
-    return replace(_outcome(scenario, result), executors=size.executors, pods=size.pods)
+    return replace(_outcome(scenario, result, seconds), executors=size.executors, pods=size.pods)
 
 
 def _batch_seconds(dice: random.Random) -> float:
     return dice.uniform(LEAST_SECONDS, MOST_SECONDS)
 
 
-def _outcome(scenario: Scenario, result: Result) -> Outcome:
+def _outcome(scenario: Scenario, result: Result, seconds: float) -> Outcome:
     bins = []
-    for index in range(int(SECONDS / BIN_SECONDS)):
+    for index in range(int(seconds / BIN_SECONDS)):
         begin = index * BIN_SECONDS
         waits = result.waits(begin, begin + BIN_SECONDS, scenario.watched)
         looks = [look for look in result.looks if begin < look.at <= begin + BIN_SECONDS]
@@ -211,7 +218,8 @@ def _outcome(scenario: Scenario, result: Result) -> Outcome:
             )
         )
     ended = [each for each in result.done if each.at >= EVENT_SECONDS]
-    calls = result.looks[-1].calls - next(look.calls for look in result.looks if look.at >= EVENT_SECONDS)
+    last = result.looks[-1].calls
+    calls = last - next((look.calls for look in result.looks if look.at >= EVENT_SECONDS), last)
     return Outcome(
         scenario.name,
         tuple(bins),
