@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark Connect server and a client of it, whose foreachBatch functions run in Python workers of the server."""
+"""Spark Connect server and a client of it, whose foreachBatch functions and listeners run in the server's workers."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.e2e.applications.connect import CONNECT, listening_port
 from tests.support.spark import ENDPOINT, local_spark
 from tests.support.waiting import until
 from tests.workers.connect_attacks import ATTACKS
+from tests.workers.connect_listeners import listener
 from tests.workers.python_watch import PythonWatch
 from tests.workers.sides import LAUNCHER, PLUGIN
 from tests.workers.streams import VISITS, stream_of
@@ -114,7 +115,7 @@ def slow_batch(client: Client, directory: Path) -> list[Any]:
     return written(client, directory)
 
 
-_SCENARIOS = (batches, large_batches, failing_batch, two_at_once, slow_batch)
+_SCENARIOS = (batches, large_batches, failing_batch, two_at_once, slow_batch, listener)
 
 
 def token_of_a_task(server: SparkSession) -> Any:
@@ -130,7 +131,8 @@ def main(endpoint: str, directory: Path, names: Sequence[str], more: dict[str, s
     confs = {**CONNECT, **more}
     if endpoint:
         confs |= {ENDPOINT: endpoint, _PLUGINS: f"{confs[_PLUGINS]},{PLUGIN}"}
-        server = local_spark("connect", connector=True, conf=confs, python=LAUNCHER)
+        python = Path(confs.get("spark.pyspark.python", LAUNCHER))
+        server = local_spark("connect", connector=True, conf=confs, python=python)
     else:
         server = local_spark("connect", connector=False, conf=confs)
     client: Client = Client.builder.remote(f"sc://localhost:{listening_port(server)}").create()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""foreachBatch functions of Spark Connect, on stock and with their workers on a pool.
+"""foreachBatch functions and listeners of Spark Connect, on stock and with their workers on a pool.
 
-PySpark's clients since 4.0 run their listeners themselves, so no worker of the server does.
+Only clients before 4.0 send their listeners to the server, so the scenario `listener` sends one by the protocol.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from tests.support.signing import new_signing
 from tests.workers import no_python
 from tests.workers.connect_application import BATCH_SECONDS, TOKEN
 from tests.workers.connect_attacks import ATTACKS
+from tests.workers.connect_listeners import LISTENED
 
 _LONGEST_SECONDS = 240
 _EVERYDAY = ("batches", "failing_batch")
-_OTHERS = ("large_batches", "two_at_once", "slow_batch")
+_OTHERS = ("large_batches", "two_at_once", "slow_batch", "listener")
 
 
 def outcome(
@@ -55,6 +56,7 @@ def test_the_outcome_is_that_of_stock_without_a_python(tmp_path: Path, names: Se
         on_pool = outcome(pool.tcp_endpoint, tmp_path / "pool", names)
         log = pool.log_file.read_text()
     assert {name: on_pool[name] for name in names} == {name: on_stock[name] for name in names}
+    assert on_pool.get("listener", LISTENED) == LISTENED
     assert on_stock["pythons"]
     assert on_pool["pythons"] == []
     # Only the workers that use the session have its token, and none of them prints it.

@@ -3,17 +3,28 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
+from tests.support.marked import MARK, marked
 from tests.support.paths import PYTHON, connector_jar
 from tests.support.pool import LocalPool
 from tests.support.spark import EXTENSION
+from tests.support.waiting import until
+from tests.workers.doctor_application import KINDS as KINDS_VARIABLE
+from tests.workers.doctor_application import LIMITS as LIMITS_VARIABLE
 from tests.workers.sides import LAUNCHER, PLUGIN
 from updraft_cli.commands.doctor import Doctor
-from updraft_cli.doctor.confs import SparkConfError
-from updraft_cli.doctor.finding import Finding, Level
+from updraft_cli.doctor.confs import SparkConfError, spark_conf
+from updraft_cli.doctor.driver import driver_of
+from updraft_cli.doctor.finding import Finding, Findings, Level
+from updraft_cli.doctor.python_workers import Application, check_python_workers
+
+_APPLICATION = Application(Path(__file__).with_name("doctor_application.py"), longest_seconds=240, end_seconds=5)
+_LONG_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +33,7 @@ def pool() -> Iterator[LocalPool]:
         yield pool
 
 
-def _findings(pool: LocalPool, **changes: str) -> Sequence[Finding]:
+def _confs(pool: LocalPool, changes: Mapping[str, str]) -> Sequence[str]:
     confs = {
         "spark.jars": str(connector_jar()),
         "spark.sql.extensions": EXTENSION,
@@ -32,8 +43,11 @@ def _findings(pool: LocalPool, **changes: str) -> Sequence[Finding]:
         "spark.pyspark.driver.python": str(PYTHON),
         **{name.replace("_", "."): value for name, value in changes.items()},
     }
-    conf = [f"{name}={value}" for name, value in confs.items()]
-    return Doctor(conf=conf, python_workers=True, timeout_seconds=60.0).findings()
+    return [f"{name}={value}" for name, value in confs.items()]
+
+
+def _findings(pool: LocalPool, **changes: str) -> Sequence[Finding]:
+    return Doctor(conf=list(_confs(pool, changes)), python_workers=True, timeout_seconds=60.0).findings()
 
 
 KINDS = (
@@ -47,6 +61,7 @@ KINDS = (
     "streaming sink",
     "applyInPandasWithState",
     "transformWithState",
+    "foreachBatch",
 )
 
 
@@ -91,3 +106,63 @@ def test_a_service_alone_has_no_workers(pool: LocalPool) -> None:
 def test_an_error_before_keeps_the_application_from_starting(pool: LocalPool) -> None:
     findings = _findings(pool, spark_sql_extensions="org.example.Ours")
     assert _levels(findings) == {"application": Level.WARNING}
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a value in the environment of every process that this test starts from now on."""
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    return mark
+
+
+def _tried(
+    pool: LocalPool, monkeypatch: pytest.MonkeyPatch, kinds: Sequence[str], limits: Sequence[float]
+) -> Mapping[str, Finding]:
+    """Return what the doctor finds about these kinds within the limits of each: the first, the later ones, the end."""
+    monkeypatch.setenv(KINDS_VARIABLE, ",".join(kinds))
+    monkeypatch.setenv(LIMITS_VARIABLE, ",".join(map(str, limits)))
+    confs = spark_conf(None, _confs(pool, {"spark_master": "local[2]"}))
+    findings = Findings("workers")
+    check_python_workers(confs, driver_of(confs, ""), "", findings, _APPLICATION)
+    return {finding.check: finding for finding in findings.all}
+
+
+@pytest.mark.parametrize("planner", ["analyze", pytest.param("schema", marks=pytest.mark.campaign)])
+def test_a_planner_that_never_returns_holds_up_nothing_else(
+    pool: LocalPool, monkeypatch: pytest.MonkeyPatch, mark: str, planner: str
+) -> None:
+    found = _tried(pool, monkeypatch, [planner, "function"], [5, _LONG_SECONDS, 2])
+    assert found[planner].found == "it did not end within 5 seconds"
+    assert "at the pool's queue" in found[planner].advice
+    assert {check: finding.level for check, finding in found.items() if check != planner} == {
+        "application": Level.OK,
+        "master": Level.OK,
+        "function": Level.OK,
+    }
+    until("no process is left", lambda: not marked(mark))
+
+
+@pytest.mark.campaign
+def test_a_jvm_that_does_not_answer_is_killed(pool: LocalPool, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
+    found = _tried(pool, monkeypatch, ["stopped JVM", "RDD", "foreachBatch"], [2, 2, 1])
+    late = {kind: finding.found for kind, finding in found.items() if finding.level is Level.ERROR}
+    assert late == {
+        **dict.fromkeys(("stopped JVM", "RDD", "foreachBatch"), "it did not end within 2 seconds"),
+        "checkpoints": late["checkpoints"],
+    }
+    assert late["checkpoints"].endswith("the file system does not answer")
+    until("no process is left", lambda: not marked(mark))
+
+
+@pytest.mark.campaign
+def test_a_driver_without_connect_skips_its_kind(
+    pool: LocalPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tmp_path.joinpath("grpc.py").write_text("raise ImportError('no grpc here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = _tried(pool, monkeypatch, ["foreachBatch"], [_LONG_SECONDS, _LONG_SECONDS, 5])
+    assert found["foreachBatch"].level is Level.WARNING
+    assert "not checked: the driver's Python cannot import PySpark's Connect client" in found["foreachBatch"].found
+    assert "grpcio" in found["foreachBatch"].found
+    assert found["application"].level is Level.OK

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spark application that starts a Python worker of each kind, for `updraft doctor --python-workers`.
 
-The driver's Python runs this file by its path, so it imports nothing but PySpark. It prints JSON arrays, one per line:
-a kind or another subject, then an outcome and a detail. The outcomes are `begun`, `ok`, `skipped`, `elsewhere` (the
-code ran outside the pool) and `failed`.
+The driver's Python runs this file by its path, so it imports nothing but PySpark and a file beside it. It prints JSON
+arrays, one per line: a kind or another subject, then an outcome and a detail. The outcomes are `begun`, `ok`,
+`skipped`, `elsewhere` (the code ran outside the pool), `late` (it did not end within its limit) and `failed`.
 """
 
-import json
-import re
+import os
 import socket
 import sys
 import tempfile
-import threading
 import traceback
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark import BarrierTaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -35,20 +35,22 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.types import StructType
 from pyspark.sql.udtf import AnalyzeResult
 
-_KIND_SECONDS = 180
-_RECURSIVELY = True
-_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _ENABLED = "spark.updraft.udf.enabled"
-_ELSEWHERE = re.compile(r"RuntimeError: (the code ran in .+ on \S+ instead of on a pool)")
-# Lines that tell the reason, the most telling first. Spark puts stack traces around them.
-_REASONS = (
-    re.compile(r"The worker on the pool failed: .*"),
-    re.compile(r"updraft-python: .*"),
-    re.compile(r"Cannot run program .*"),
-    re.compile(r"(?<=Caused by: ).*"),
-)
+_CONNECT = "org.apache.spark.sql.connect.service.SparkConnectService$"
+_AUTHENTICATION = "spark.connect.authenticate.token"
+
+
+def _loaded(name: str) -> Any:
+    """Load the file of this name beside this one. This Python may not have the package."""
+    loader = SourceFileLoader(f"updraft_doctor_{name}", str(Path(__file__).with_name(f"{name}.py")))
+    module = ModuleType(loader.name)
+    loader.exec_module(module)
+    return module
+
+
+trial = _loaded("trial")
 
 
 def _check() -> bool:
@@ -177,16 +179,16 @@ def _write(spark: SparkSession) -> None:
 
 
 def _stream_read(spark: SparkSession, checkpoint: str) -> None:
-    _run_stream(spark.readStream.format(_Source.name()).load(), checkpoint)
+    _run_stream(_to_nowhere(spark.readStream.format(_Source.name()).load()), checkpoint)
 
 
 def _stream_write(spark: SparkSession, checkpoint: str) -> None:
-    _run_stream(_rows(spark).selectExpr("true AS is_on_pool"), checkpoint, _Source.name(), "append")
+    _run_stream(_rows(spark).selectExpr("true AS is_on_pool").writeStream.format(_Source.name()), checkpoint)
 
 
-def _rows(spark: SparkSession) -> Any:
+def _rows(spark: Any) -> Any:
     """Return a stream that needs no Python and no files."""
-    return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load().withColumn("key", lit(1))
+    return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load().selectExpr("*", "1 AS key")
 
 
 def _state(spark: SparkSession, checkpoint: str) -> None:
@@ -197,7 +199,7 @@ def _state(spark: SparkSession, checkpoint: str) -> None:
 
     grouped = _rows(spark).groupBy("key")
     counted = grouped.applyInPandasWithState(count, "key int", "n long", "update", GroupStateTimeout.NoTimeout)
-    _run_stream(counted, checkpoint)
+    _run_stream(_to_nowhere(counted), checkpoint)
 
 
 class _Processor(StatefulProcessor):
@@ -214,21 +216,53 @@ class _Processor(StatefulProcessor):
 def _transform(spark: SparkSession, checkpoint: str) -> None:
     spark.conf.set(_STORE, _ROCKSDB)
     grouped = _rows(spark).groupBy("key")
-    _run_stream(grouped.transformWithStateInPandas(_Processor(), "key int", "Update", "None"), checkpoint)
+    _run_stream(_to_nowhere(grouped.transformWithStateInPandas(_Processor(), "key int", "Update", "None")), checkpoint)
 
 
-def _run_stream(frame: Any, checkpoint: str, sink: str = "noop", mode: str = "update") -> None:
-    writer = frame.writeStream.format(sink).outputMode(mode).option("checkpointLocation", checkpoint)
-    query = writer.trigger(once=True).start()
+def _foreach_batch(spark: SparkSession, checkpoint: str) -> None:
+    def count(batch: Any, _number: int) -> None:
+        _check()
+        # The worker calls the server for this.
+        _expect(batch.count(), 2)
+
+    client = _connect_client(spark)
     try:
-        if not query.awaitTermination(_KIND_SECONDS):
-            raise TimeoutError(f"the query did not end within {_KIND_SECONDS} seconds")
-        _expect(query.lastProgress["numInputRows"] > 0, wanted=True)
+        _run_stream(_rows(client).writeStream.foreachBatch(count), checkpoint)
+    finally:
+        client.stop()
+
+
+def _connect_client(spark: SparkSession) -> Any:
+    """Start a Spark Connect server in this application, and return a client of it."""
+    try:
+        from pyspark.sql.connect.session import SparkSession as Client
+    except ImportError as error:
+        raise trial.SkippedError(f"the driver's Python cannot import PySpark's Connect client: {error}") from error
+    # As one of the application's plugins, a missing server would keep the other kinds from running.
+    service = getattr(spark._jvm, _CONNECT)
+    if not isinstance(service, JavaClass):
+        raise trial.SkippedError("Spark's Connect server (spark-connect_*.jar) is not on the driver's class path")
+    server = getattr(service, "MODULE$")
+    server.start(spark.sparkContext._jsc.sc())
+    token = spark.sparkContext.getConf().get(_AUTHENTICATION)
+    return Client.builder.remote(f"sc://localhost:{server.localPort()}/;token={token}").create()
+
+
+def _to_nowhere(frame: Any) -> Any:
+    return frame.writeStream.format("noop").outputMode("update")
+
+
+def _run_stream(writer: Any, checkpoint: str) -> None:
+    query = writer.option("checkpointLocation", checkpoint).trigger(once=True).start()
+    try:
+        query.awaitTermination()
+        _expect(query.lastProgress.numInputRows > 0, wanted=True)
     finally:
         query.stop()
 
 
-_BATCH_KINDS = {
+Kinds = Mapping[str, Callable[..., None]]
+BATCH_KINDS: Kinds = {
     "RDD": _rdd,
     "barrier stage": _barrier,
     "function": _function,
@@ -236,91 +270,44 @@ _BATCH_KINDS = {
     "data source": _read,
     "data sink": _write,
 }
-_STREAMING_KINDS = {
+STREAMING_KINDS: Kinds = {
     "streaming source": _stream_read,
     "streaming sink": _stream_write,
     "applyInPandasWithState": _state,
     "transformWithState": _transform,
+    "foreachBatch": _foreach_batch,
 }
 
 
-def main() -> None:
-    """Run the kinds one after another. Spark takes its confs from the properties file of this application."""
-    _report("application", "begun")
+def main(limits: Any, batch_kinds: Kinds = BATCH_KINDS, streaming_kinds: Kinds = STREAMING_KINDS) -> None:
+    """Try the kinds, and end this process. Spark takes its confs from the properties file of this application."""
+    try:
+        _main(limits, batch_kinds, streaming_kinds)
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    # Threads of kinds that hang would keep Python from ending.
+    os._exit(0)
+
+
+def _main(limits: Any, batch_kinds: Kinds, streaming_kinds: Kinds) -> None:
+    trial.report("application", "begun")
     try:
         spark = SparkSession.builder.appName("updraft doctor").getOrCreate()
     except Exception as error:
-        _report("application", "failed", _reason(error))
+        trial.report("application", "failed", trial.reason(error))
         return
     spark.sparkContext.setLogLevel("OFF")
-    _report("master", "ok", spark.sparkContext.master)
+    trial.report("master", "ok", spark.sparkContext.master)
     spark.dataSource.register(_Source)
     with tempfile.TemporaryDirectory() as directory:
         try:
-            _run_kinds(spark, directory)
-            _report("application", "ok", "tried every kind")
+            trial.Trial(spark, limits).run(batch_kinds, streaming_kinds, directory)
+            trial.report("application", "ok", "tried every kind")
         finally:
-            spark.stop()
-
-
-def _run_kinds(spark: SparkSession, directory: str) -> None:
-    is_local = spark.sparkContext.master.startswith("local")
-    is_dynamic = spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true" and not is_local
-    for kind, run in _BATCH_KINDS.items():
-        if kind == "barrier stage" and is_dynamic:
-            _report(kind, "skipped", "Spark runs no barrier stages with dynamic allocation")
-        else:
-            _run(kind, run, spark)
-    shared = spark.conf.get(_CHECKPOINTS, None) or (Path(directory).as_uri() if is_local else None)
-    if shared is None:
-        for kind in _STREAMING_KINDS:
-            _report(kind, "skipped", f"{_CHECKPOINTS} is not set")
-        return
-    checkpoints = f"{shared}/updraft-doctor-{uuid.uuid4()}"
-    for number, (kind, stream) in enumerate(_STREAMING_KINDS.items()):
-        _run(kind, stream, spark, f"{checkpoints}/{number}")
-    try:
-        _delete(spark, checkpoints)
-    except Exception as error:
-        _report("checkpoints", "failed", f"cannot delete {checkpoints}: {_reason(error)}")
-
-
-def _run(kind: str, run: Callable[..., None], spark: SparkSession, *arguments: str) -> None:
-    _report(kind, "begun")
-    limit = threading.Timer(_KIND_SECONDS, spark.sparkContext.cancelAllJobs)
-    limit.daemon = True
-    limit.start()
-    try:
-        run(spark, *arguments)
-        _report(kind, "ok")
-    except Exception as error:
-        if limit.finished.is_set():
-            _report(kind, "failed", f"it did not end within {_KIND_SECONDS} seconds")
-        elif found := _ELSEWHERE.search(traceback.format_exc()):
-            _report(kind, "elsewhere", found[1])
-        else:
-            _report(kind, "failed", _reason(error))
-    finally:
-        limit.cancel()
-
-
-def _reason(error: Exception) -> str:
-    text = str(error)
-    found = next((found for pattern in _REASONS if (found := pattern.findall(text))), None)
-    lines = [line for line in text.splitlines() if line.strip()]
-    return found[-1] if found else lines[0] if lines else type(error).__name__
-
-
-def _delete(spark: SparkSession, directory: str) -> None:
-    context: Any = spark.sparkContext
-    path = context._jvm.org.apache.hadoop.fs.Path(directory)
-    path.getFileSystem(context._jsc.hadoopConfiguration()).delete(path, _RECURSIVELY)
-
-
-def _report(kind: str, outcome: str, detail: str = "") -> None:
-    sys.stdout.write(json.dumps([kind, outcome, detail]) + "\n")
-    sys.stdout.flush()
+            trial.stop(spark, limits)
 
 
 if __name__ == "__main__":
-    main()
+    main(trial.Limits())

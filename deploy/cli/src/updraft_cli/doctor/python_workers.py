@@ -4,11 +4,16 @@
 import json
 import os
 import re
+import secrets
 import shlex
+import signal
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import javaproperties
 
@@ -16,16 +21,13 @@ from updraft.spark.jars import WORKER_PLUGIN
 from updraft_cli.doctor.driver import Driver, interpreter_of
 from updraft_cli.doctor.finding import Findings
 
-# Run by its path, not imported: PySpark may be missing from this Python.
-_APPLICATION = Path(__file__).with_name("kinds.py")
 _PLUGINS, _PYTHON, _MASTER = "spark.plugins", "spark.pyspark.python", "spark.master"
 _STATE = "spark.updraft.udf.unsupported"
-# Long enough for executors to start; each kind then takes seconds.
-_SECONDS = 900
-_LATE = f"the application did not end within {_SECONDS} seconds"
+_POLL_SECONDS = 0.1
 _FAILURE = re.compile(r"(?:Exception in thread \S+ |Error: )(.+)")
 # PySpark's error if the JVM did not start; its log has the reason.
 _NO_JVM = "JAVA_GATEWAY_EXITED"
+_WAITING = "look for free executors, and at the pool's queue"
 _GUIDE = 'see "If something is wrong" in docs/guides/executors-without-python.md'
 # These settings override the conf of the job.
 _CONFS = {
@@ -36,10 +38,39 @@ _CONFS = {
     # Each partition of a state needs a worker.
     "spark.sql.shuffle.partitions": "1",
     "spark.ui.showConsoleProgress": "false",
+    # The application starts a Spark Connect server, which nobody else may use.
+    "spark.connect.grpc.binding.address": "localhost",
+    "spark.connect.grpc.binding.port": "0",
 }
+_TOKEN_OF_CONNECT = "spark.connect.authenticate.token"  # noqa: S105 - the name of the setting
 
 
-def check_python_workers(confs: Mapping[str, str], driver: Driver, interpreter: str, findings: Findings) -> None:
+@dataclass(frozen=True)
+class Application:
+    """Spark application that tries the kinds.
+
+    Attributes:
+        path: what the driver's Python runs. It is not imported: PySpark may be missing from this Python.
+        longest_seconds: time after which the application is ended. It has limits of its own for each kind
+            (`trial.Limits`), so only a Spark that does not start takes this long.
+        end_seconds: time for Spark's JVM to end before it is killed.
+    """
+
+    path: Path
+    longest_seconds: float = 1500
+    end_seconds: float = 15
+
+
+_APPLICATION = Application(Path(__file__).with_name("kinds.py"))
+
+
+def check_python_workers(
+    confs: Mapping[str, str],
+    driver: Driver,
+    interpreter: str,
+    findings: Findings,
+    application: Application = _APPLICATION,
+) -> None:
     """Run the application with a job's confs, in the driver's Python, and add a finding for each kind."""
     plugins = [name.strip() for name in confs.get(_PLUGINS, "").split(",")]
     if WORKER_PLUGIN not in plugins:
@@ -48,7 +79,7 @@ def check_python_workers(confs: Mapping[str, str], driver: Driver, interpreter: 
     elif driver.pyspark.startswith("3."):
         findings.error("plugin", f"it does not work with Spark {driver.pyspark}", "use Spark 4.0 or newer")
     else:
-        output, reason = _run(confs, driver, interpreter)
+        output, reason = _run(confs, driver, interpreter, application)
         _add_all(_reported(output.splitlines()), reason, confs, findings)
 
 
@@ -70,13 +101,15 @@ def _add_all(
                 advice = f"set {_PYTHON} to updraft-python; applications that `python` starts read PYSPARK_PYTHON"
                 findings.error(kind, detail, advice)
             case "begun":
-                findings.error(kind, f"it did not end: {reason}", "look for free executors, and at the pool's queue")
+                findings.error(kind, f"it did not end: {reason}", _WAITING)
+            case "late":
+                findings.error(kind, detail, _WAITING)
             case _:
                 advice = f"set {_STATE} to local" if "state store" in detail else _GUIDE
                 findings.error(kind, reason if _NO_JVM in detail else detail, advice)
 
 
-def _run(confs: Mapping[str, str], driver: Driver, interpreter: str) -> tuple[str, str]:
+def _run(confs: Mapping[str, str], driver: Driver, interpreter: str, application: Application) -> tuple[str, str]:
     """Return the application's output, and why it ended early if it did."""
     environment = dict(os.environ)
     if python := confs.get(_PYTHON):
@@ -87,31 +120,58 @@ def _run(confs: Mapping[str, str], driver: Driver, interpreter: str) -> tuple[st
         # Only spark-submit finds this PySpark by itself.
         paths = [Path(home, "python"), *Path(home, "python/lib").glob("py4j-*.zip")]
         environment["PYTHONPATH"] = os.pathsep.join([*map(str, paths), environment.get("PYTHONPATH", "")])
-    command = [interpreter_of(confs, interpreter), "-P", str(_APPLICATION)]
+    command = [interpreter_of(confs, interpreter), "-P", str(application.path)]
     # A file keeps tokens out of the arguments, which all users of the machine can read.
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
-        javaproperties.dump({**confs, **_CONFS}, file, timestamp=False)
+        everything = {**confs, **_CONFS, _TOKEN_OF_CONNECT: secrets.token_urlsafe()}
+        javaproperties.dump(everything, file, timestamp=False)
         file.flush()
         environment["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(file.name)} pyspark-shell"
         try:
-            ran = subprocess.run(  # noqa: S603 - Spark itself would run it
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=_SECONDS,
-                env=environment,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as late:
-            output = late.stdout or ""
-            return output.decode(errors="replace") if isinstance(output, bytes) else output, _LATE
+            return _outputs(command, environment, application)
         except OSError as error:
             return "", f"cannot run {command[0]}: {error.strerror}"
-    lines = [line for line in ran.stderr.splitlines() if line.strip()]
-    told = [found[1] for line in lines if (found := _FAILURE.match(line))] or lines[-1:]
-    return ran.stdout, told[0] if told else f"the application ended with status {ran.returncode}"
+
+
+def _outputs(command: Sequence[str], environment: Mapping[str, str], application: Application) -> tuple[str, str]:
+    # Files instead of pipes, so that the end of the output does not wait for a JVM that goes on.
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as log:
+        # In a session of its own, so that a signal reaches the JVM too.
+        process = subprocess.Popen(  # noqa: S603 - Spark itself would run it
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=log, env=environment, start_new_session=True
+        )
+        reason = ""
+        try:
+            process.wait(application.longest_seconds)
+        except subprocess.TimeoutExpired:
+            reason = f"the application did not end within {application.longest_seconds:g} seconds"
+        finally:
+            _end(process, application.end_seconds)
+        lines = [line for line in _text(log).splitlines() if line.strip()]
+        told = [found[1] for line in lines if (found := _FAILURE.match(line))] or lines[-1:]
+        told = [reason] if reason else told
+        return _text(output), told[0] if told else f"the application ended with status {process.returncode}"
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """End what is left of an application: itself, and a JVM that no longer listens to it."""
+    deadline = time.monotonic() + seconds
+    try:
+        os.killpg(process.pid, signal.SIGTERM)
+        # The group exists while the JVM runs.
+        while time.monotonic() < deadline:
+            process.poll()
+            os.killpg(process.pid, 0)
+            time.sleep(_POLL_SECONDS)
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
 
 
 def _reported(lines: Iterable[str]) -> dict[str, tuple[str, str]]:
