@@ -16,9 +16,11 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tests.programs.soak.__main__ import violated
-from tests.programs.soak.jobs import ROWS, Job, value
+from tests.programs.soak.job import ROWS, Job, value
+from tests.programs.soak.jobs import MOST_STARTS, run_to_its_end
 from tests.programs.soak.kills import Kills
 from tests.programs.soak.services import Platform
 from tests.programs.soak.trend import Trend
@@ -168,6 +170,31 @@ def test_a_file_that_is_torn_repeated_missing_or_unfinished_is_found(
         _write(answers, name, 0, list(numbers))
     answers.job.written(answers.invariants)
     assert any(found in violation for violation in answers.violations), answers.violations
+
+
+class _Query:
+    """Query that fails a few times before it ends well."""
+
+    def __init__(self, failures: int) -> None:
+        self.starts, self._failures = 0, failures
+
+    def start(self) -> _Query:
+        self.starts += 1
+        return self
+
+    def awaitTermination(self) -> None:  # noqa: N802
+        if self.starts <= self._failures:
+            raise StreamingQueryException("its worker has died")
+
+
+def test_a_query_that_fails_is_started_again_up_to_a_limit() -> None:
+    mended = _Query(failures=3)
+    run_to_its_end(mended.start)
+    assert mended.starts == 4
+    broken = _Query(failures=MOST_STARTS)
+    with pytest.raises(StreamingQueryException, match="its worker has died"):
+        run_to_its_end(broken.start)
+    assert broken.starts == MOST_STARTS
 
 
 def _trend(of: Callable[[int], float], samples: int = 100) -> list[str]:

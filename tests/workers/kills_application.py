@@ -1,64 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Application on an executor of its own, which runs the same job for each line of its input.
+"""Application on an executor of its own, which runs the job that each line of its input names.
 
-For each job it prints a line once tasks compute, and then another one with the outcome.
+It prints a line with each job's outcome: the answer, or a description of the error.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import threading
-import time
+from pathlib import Path
 from typing import Any
 
-from pyspark import SparkContext
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
-from tests.support.spark import ENDPOINT, local_spark
-from tests.workers.sides import LAUNCHER, PLUGIN
+from tests.support.paths import PYTHON
+from tests.support.spark import ENDPOINT, SHORT_LIVED_JVM, local_spark
+from tests.workers.failures import failure
+from tests.workers.kills_jobs import KINDS
+from tests.workers.kills_stop import Stop
+from tests.workers.scenario import outcome_of
+from tests.workers.sides import CONFS, LAUNCHER, PLUGIN
 
-ELEMENTS = 30
-_PAUSE_SECONDS = 0.1
+_ON_EXECUTORS = {
+    "spark.master": "local-cluster[1,2,1024]",
+    "spark.executor.memory": "1g",
+    "spark.executor.extraJavaOptions": SHORT_LIVED_JVM,
+    # A barrier stage waits for an executor that is being replaced.
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "60",
+}
 
 
-def slow(number: int) -> int:
-    time.sleep(_PAUSE_SECONDS)
-    return number
+def outcome(spark: SparkSession, kind: str, stop: Stop) -> dict[str, Any]:
+    """Run a job and return its answer or its error."""
+    try:
+        return {"answer": outcome_of(KINDS[kind].run(spark, stop.passing()))}
+    except (PySparkException, Py4JJavaError) as error:
+        raised = error
 
+    def raises() -> None:
+        raise raised
 
-def computes(context: SparkContext) -> bool:
-    tracker = context.statusTracker()
-    stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
-    return any(stage is not None and stage.numActiveTasks == 2 for stage in stages)
-
-
-def tell(line: Any) -> None:
-    print(json.dumps(line), flush=True)
+    return {"error": failure(raises)}
 
 
 def main(endpoint: str) -> None:
-    """Serve until the input ends."""
-    confs = {"spark.master": "local-cluster[1,2,1024]", "spark.executor.memory": "1g", "spark.plugins": PLUGIN}
-    spark = local_spark("kills", connector=True, conf=confs | {ENDPOINT: endpoint}, python=LAUNCHER)
-    context = spark.sparkContext
-    for _ in sys.stdin:
-        outcome: list[Any] = []
-
-        def run(outcome: list[Any] = outcome) -> None:
-            try:
-                outcome.append(context.parallelize(range(ELEMENTS), 2).map(slow).sum())
-            except Exception as error:
-                outcome.append(str(error))
-
-        job = threading.Thread(target=run)
-        job.start()
-        while job.is_alive() and not computes(context):
-            time.sleep(_PAUSE_SECONDS)
-        # By then, the tasks have started their workers. Spark does not report that.
-        time.sleep(5 * _PAUSE_SECONDS)
-        tell("computes")
-        job.join()
-        tell(outcome[0])
+    """Serve until the input ends; on the pool at `endpoint`, or on stock if it is empty."""
+    confs = {**CONFS, **_ON_EXECUTORS}
+    if endpoint:
+        confs |= {"spark.plugins": PLUGIN, ENDPOINT: endpoint}
+    else:
+        # This daemon imports the workers' modules before it forks them. Otherwise each killed worker costs seconds.
+        confs |= {"spark.python.daemon.module": "tests.e2e.warm_daemon"}
+    spark = local_spark("kills", connector=bool(endpoint), conf=confs, python=LAUNCHER if endpoint else PYTHON)
+    for line in sys.stdin:
+        request = json.loads(line)
+        stop = Stop(request["place"], request["step"], Path(request["directory"]), request["is_deadly"])
+        print(json.dumps(outcome(spark, request["kind"], stop)), flush=True)
     spark.stop()
 
 

@@ -1,112 +1,188 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that are killed while tasks of an RDD compute on a pool: the job succeeds and leaves no process behind."""
+"""Kills while jobs of every kind run in Python workers: the outcome is that of stock, and nothing is left behind."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.faults.victims import VICTIMS, is_whole, wait_until_gone
-from tests.support.flight import pool_status
-from tests.support.paths import PYTHON, REPOSITORY
-from tests.support.pool import LocalPool
+from tests.faults.victims import VICTIMS
 from tests.support.waiting import until
-from tests.workers.kills_application import ELEMENTS
+from tests.workers.kills_jobs import KINDS
+from tests.workers.kills_launchers import Launched, launchers, listeners
+from tests.workers.kills_pool import KilledPool
+from tests.workers.kills_side import Application, Outcome, Point, task_point
 
-_WORKERS = 2
 _LONGEST_SECONDS = 300
-_PHASES_SECONDS = (0.0, 0.3, 1.0)
+# An executor has two tasks, and each may have a worker that reads a data source and one that writes.
+_SPARE_WORKERS = 4
+_IN_TASKS = [kind for kind in KINDS if KINDS[kind].tasks]
+_RECOVERING = [
+    (kind, victim) for kind in _IN_TASKS if KINDS[kind].recovers for victim in [*VICTIMS, "launcher", "executor"]
+]
+_FINAL = [
+    (kind, victim) for kind in _IN_TASKS if not KINDS[kind].recovers for victim in ["worker", "launcher", "front"]
+]
+_PLANNING = [Point(kind, place, 0, is_planning=True) for kind in KINDS for place in KINDS[kind].planning]
 
 
-class Application:
-    """Running application, and the pool on which its Python workers run."""
+class Stock:
+    """Application on stock, whose workers and daemons are killed."""
 
-    def __init__(self, pool: LocalPool, log: Path) -> None:
-        self.pool = pool
-        command = [str(PYTHON), "-m", "tests.workers.kills_application", pool.tcp_endpoint]
-        with log.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
-            )
-        assert self.run() == sum(range(ELEMENTS)), log.read_text()[-5000:]
+    def __init__(self, application: Application) -> None:
+        self._application = application
 
-    def run(self, disturb: Callable[[], None] = lambda: None) -> Any:
-        """Run the job, disturb it while its tasks compute, and return its outcome."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("run\n")
-        self._process.stdin.flush()
-        assert self._line() == "computes"
-        disturb()
-        return self._line()
+    def without_worker(self, point: Point) -> Outcome:
+        """Return the outcome of a job whose worker is killed at the point."""
+        return self._outcome(point, lambda worker: worker)
 
-    def _line(self) -> Any:
-        assert self._process.stdout is not None
-        return json.loads(self._process.stdout.readline())
+    def without_launched(self, point: Point) -> Outcome:
+        """Return the outcome of a job if the process is killed that Spark has started: a daemon or the worker."""
+        return self._outcome(point, lambda worker: _daemon_of(worker) or worker)
 
-    def executors(self) -> list[psutil.Process]:
-        found = []
-        for process in psutil.Process(self._process.pid).children(recursive=True):
-            with suppress(psutil.Error):
-                if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in process.cmdline():
-                    found.append(process)
-        return found
+    def _outcome(self, point: Point, victim: Callable[[psutil.Process], psutil.Process]) -> Outcome:
+        return self._application.outcome(point, lambda pid: [victim(psutil.Process(pid))])
 
-    def launchers(self) -> list[psutil.Process]:
-        """Return the launcher's processes, which Spark treats as a daemon and its workers."""
-        return [child for executor in self.executors() for child in executor.children()]
+    def outcome_of_deaths(self, point: Point) -> Outcome:
+        """Return the outcome of a job, each worker of which dies at the point."""
+        return self._application.outcome_of_deaths(point)
 
-    def victim(self, name: str) -> psutil.Process:
-        def found() -> psutil.Process | None:
-            if name == "launcher":
-                return next(iter(self.launchers()), None)
-            if name == "executor":
-                return next(iter(self.executors()), None)
-            return VICTIMS[name](self.pool)
 
-        process = until(f"there is a {name}", found)
-        assert process is not None
-        return process
+class Updraft:
+    """Application on a pool. Processes of both are killed, and neither may keep anything for a killed one."""
 
-    def end(self) -> None:
-        """End the application; all its processes have to end."""
-        family = psutil.Process(self._process.pid).children(recursive=True)
-        self._process.communicate(timeout=_LONGEST_SECONDS)
-        assert self._process.returncode == 0
-        wait_until_gone(family, [])
+    def __init__(self, application: Application, pool: KilledPool) -> None:
+        self._application, self._pool = application, pool
+        self._before: Sequence[Launched] = []
+        self._listeners = 0
 
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
+    def remember(self, kind: str) -> None:
+        """Run a job undisturbed, and remember what is left of it: idle workers and their launchers."""
+        self._application.answer(kind)
+        self._pool.remember()
+        self._before = self._launched()
+        self._listeners = listeners(self._application.executor())
+
+    def outcome(self, victim: str, point: Point) -> Outcome:
+        """Return the outcome of a job, a process of which is killed at the point."""
+        self.remember(point.kind)
+        return self._application.outcome(point, lambda pid: self._victims(victim, pid, point))
+
+    def outcome_of_deaths(self, point: Point) -> Outcome:
+        """Return the outcome of a job, each worker of which dies at the point."""
+        self.remember(point.kind)
+        return self._application.outcome_of_deaths(point)
+
+    def keeps_nothing(self) -> None:
+        """Wait until the pool is whole and idle, and nothing is left of a job; otherwise say what is left."""
+        excess: list[str] = []
+
+        def is_as_before() -> bool:
+            excess[:] = self._pool.excess()
+            for launched, before in zip(self._launched(), self._before, strict=True):
+                excess.extend(launched.excess(before, _SPARE_WORKERS))
+            # Spark's own listeners in the driver come and go.
+            if (now := listeners(self._application.executor())) > self._listeners:
+                excess.append(f"{now} listeners in the executor, not {self._listeners}")
+            return not excess
+
+        try:
+            until("nothing is left", is_as_before, timeout_seconds=30)
+        except TimeoutError:
+            raise AssertionError("; ".join(excess)) from None
+
+    def _launched(self) -> Sequence[Launched]:
+        return [Launched.by(java) for java in (self._application.java(), self._application.executor())]
+
+    def _victims(self, victim: str, pid: int, point: Point) -> Sequence[psutil.Process]:
+        if victim == "worker":
+            return [psutil.Process(pid)]
+        java = self._application.java() if point.is_planning else self._application.executor()
+        if victim == "executor":
+            return [java]
+        if victim == "launcher":
+            # One of them serves the worker at the point.
+            return launchers(java)
+        return [until(f"there is a {victim}", lambda: VICTIMS[victim](self._pool.pool))]
 
 
 @pytest.fixture(scope="module")
-def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    with LocalPool(workers=_WORKERS) as pool, ExitStack() as stack:
-        application = Application(pool, tmp_path_factory.mktemp("kills") / "log")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stock]:
+    with ExitStack() as stack:
+        application = Application(tmp_path_factory.mktemp("stock"))
         stack.callback(application.kill)
-        yield application
+        yield Stock(application)
         application.end()
+
+
+@pytest.fixture(scope="module")
+def updraft(stock: Stock, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Updraft]:
+    with KilledPool() as pool, ExitStack() as stack:
+        application = Application(tmp_path_factory.mktemp("updraft"), pool.pool.loopback_endpoint)
+        stack.callback(application.kill)
+        yield Updraft(application, pool)
+        application.end()
+
+
+def _daemon_of(worker: psutil.Process) -> psutil.Process | None:
+    parent = worker.parent()
+    assert parent is not None
+    return None if parent.name() == "java" else parent
+
+
+def _kind(outcome: Outcome) -> Any:
+    """Return the answer, or the classes of the error and of its causes."""
+    error = outcome.get("error")
+    return outcome if error is None else (error["class"], error["causes"])
 
 
 @pytest.mark.campaign
 @pytest.mark.timeout(_LONGEST_SECONDS)
-@pytest.mark.parametrize("phase_seconds", _PHASES_SECONDS)
-@pytest.mark.parametrize("victim", [*VICTIMS, "launcher", "executor"])
-def test_a_job_outlives_its_processes(application: Application, victim: str, phase_seconds: float) -> None:
-    def kill() -> None:
-        time.sleep(phase_seconds)
-        application.victim(victim).kill()
+@pytest.mark.parametrize(("kind", "victim"), [*_RECOVERING, *_FINAL])
+def test_a_job_fares_with_the_processes_of_a_task_as_on_stock(
+    stock: Stock, updraft: Updraft, kind: str, victim: str
+) -> None:
+    point = task_point(kind, victim)
+    # A launcher is to Spark what a daemon is on stock.
+    expected = stock.without_launched(point) if victim == "launcher" else stock.without_worker(point)
+    # The workers of a daemon outlive it.
+    assert ("answer" in expected) == (KINDS[kind].recovers or victim == "launcher")
+    assert _kind(updraft.outcome(victim, point)) == _kind(expected)
+    updraft.keeps_nothing()
 
-    assert application.run(kill) == sum(range(ELEMENTS))
-    until("the pool is whole", lambda: is_whole(application.pool, _WORKERS))
-    until("no worker is busy", lambda: not pool_status(application.pool.tcp_address).workers_busy)
-    # As on stock, a daemon and its idle workers stay for the executor's next tasks.
-    until("no further launcher is left", lambda: len(application.launchers()) <= 1 + _WORKERS)
+
+@pytest.mark.campaign
+@pytest.mark.timeout(_LONGEST_SECONDS)
+@pytest.mark.parametrize("victim", ["worker", "launcher"])
+@pytest.mark.parametrize("point", _PLANNING, ids=lambda point: point.place)
+def test_a_query_fares_with_a_worker_of_the_driver_as_on_stock(
+    stock: Stock, updraft: Updraft, point: Point, victim: str
+) -> None:
+    expected = stock.without_launched(point) if victim == "launcher" else stock.without_worker(point)
+    assert victim == "launcher" or "error" in expected
+    assert _kind(updraft.outcome(victim, point)) == _kind(expected)
+    updraft.keeps_nothing()
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(_LONGEST_SECONDS)
+@pytest.mark.parametrize("point", _PLANNING, ids=lambda point: point.place)
+def test_a_query_fails_with_the_front_of_a_worker_of_the_driver(updraft: Updraft, point: Point) -> None:
+    # Before the worker's first output, Spark gets the reason as a Python exception, which a crash would hide.
+    assert "error" in updraft.outcome("front", point)
+    updraft.keeps_nothing()
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(_LONGEST_SECONDS)
+@pytest.mark.parametrize("kind", _IN_TASKS)
+def test_a_job_whose_workers_always_die_fails_as_on_stock(stock: Stock, updraft: Updraft, kind: str) -> None:
+    point = task_point(kind, "every worker")
+    expected, found = stock.outcome_of_deaths(point), updraft.outcome_of_deaths(point)
+    assert "error" in expected
+    assert _kind(found) == _kind(expected)
+    updraft.keeps_nothing()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make soak`: Spark jobs with UDFs and writes, whose rows are all checked, while a process is killed every second.
+"""`make soak`: Spark jobs of every kind, whose rows are all checked, while a process is killed every second.
 
 The soak kills workers, zygotes, fronts, writers and executors. It restarts a pool or writer that ends, as a platform
 does, and reloads the functions of the pools every 15 seconds (SIGUSR2). With `--rolling` it kills nothing: it restarts
@@ -31,7 +31,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.programs.soak.jobs import JOBS, TENANT, Job
+from tests.programs.soak.job import TENANT, Job
+from tests.programs.soak.jobs import JOBS
 from tests.programs.soak.kills import Kills, executors
 from tests.programs.soak.services import Place, Platform
 from tests.programs.soak.trend import Trend
@@ -62,6 +63,12 @@ _PATIENT = {
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
+    # transformWithState needs this one.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # A barrier stage starts once all executors are back.
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
 }
 
 

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Place in a job's functions at which one process waits to be killed, or every process kills itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+_POLL_SECONDS = 0.02
+# A test that fails leaves the function waiting.
+_LONGEST_SECONDS = 120.0
+
+Pass = Callable[[str, int], None]
+"""Function that jobs call at each of their places, with the place's name and a step."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Place and step of a job.
+
+    Attributes:
+        place: name of the place; each job has its own.
+        step: number of the call at this place.
+        directory: directory for notes between the function and the test, which functions on a pool can write to.
+        is_deadly: whether each process that comes here kills itself. Otherwise the first one waits.
+    """
+
+    place: str
+    step: int
+    directory: Path
+    is_deadly: bool = False
+
+    def passing(self) -> Pass:
+        """Return the function for a job's places. It can be pickled."""
+        place, step, directory, is_deadly = self.place, self.step, str(self.directory), self.is_deadly
+
+        def passes(here: str, at: int) -> None:
+            if (here, at) == (place, step):
+                if is_deadly:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                _wait_once(Path(directory))
+
+        return passes
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether a process waits at the place, or has waited there."""
+        return self._reached.exists()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the process that waits."""
+        return int(self._reached.read_text())
+
+    def go(self) -> None:
+        """Let the process continue if it is still alive."""
+        (self.directory / "go").touch()
+
+    @property
+    def _reached(self) -> Path:
+        return self.directory / "reached"
+
+
+def _wait_once(directory: Path) -> None:
+    try:
+        # Several tasks may come here at the same time, and the next attempt of a killed one comes here again.
+        os.close(os.open(directory / "first", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return
+    written = directory / "pid"
+    written.write_text(str(os.getpid()))
+    written.rename(directory / "reached")
+    deadline = time.monotonic() + _LONGEST_SECONDS
+    while not (directory / "go").exists() and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
