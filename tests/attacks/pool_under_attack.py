@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from tests.attacks import (
     attempts,
     deployed_model,
     exhausts,
+    floods,
     hides_memory,
     kills,
     lies,
@@ -146,6 +148,11 @@ class PoolUnderAttack:
         token = Path(self.surroundings.metrics_token).read_text().strip()
         return fetched(f"http://{self.surroundings.metrics}/metrics", token=token)[0]
 
+    def dropped_lines(self) -> int:
+        """Return how many lines of functions' output the pool has dropped because they were too many."""
+        found = re.search(r'^updraft_log_lines_dropped_total\{reason="flood"\} (\S+)$', self.metrics(), re.MULTILINE)
+        return int(float(found[1])) if found else 0
+
     def exits(self, reason: str) -> int:
         """Return how many workers have ended for this reason."""
         return int(self._status()["workers"]["exits"][reason])
@@ -245,6 +252,7 @@ _ATTEMPTS = (
     alters_processes,
     alters_rights,
     exhausts,
+    floods,
     hides_memory,
     kills,
     lies,

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -19,6 +19,7 @@ from tests.attacks import (
     alters_processes,
     alters_rights,
     exhausts,
+    floods,
     hides_memory,
     kills,
     lies,
@@ -49,26 +50,32 @@ _ERRORS_OF_LIMITS = ("EFBIG", "EMFILE", "EPERM", "EACCES", "ENOSYS", "EINVAL", "
 
 
 @pytest.fixture(scope="module", params=[Exchange, WorkerExchange])
-def pools(request: pytest.FixtureRequest) -> Iterator[Pools]:
-    with pools_of(2, attacks_in=request.param) as pools:
+def kind(request: pytest.FixtureRequest) -> type[Exchange]:
+    """Return the kind of exchange in which the function attacks."""
+    return cast("type[Exchange]", request.param)
+
+
+@pytest.fixture(scope="module")
+def pools(kind: type[Exchange]) -> Iterator[Pools]:
+    with pools_of(2, attacks_in=kind) as pools:
         yield pools
 
 
 @pytest.fixture(scope="module")
-def pools_of_one_worker() -> Iterator[Pools]:
-    with pools_of(1) as pools:
+def pools_of_one_worker(kind: type[Exchange]) -> Iterator[Pools]:
+    with pools_of(1, attacks_in=kind) as pools:
         yield pools
 
 
 @pytest.fixture(scope="module")
-def pools_with_small_limits() -> Iterator[Pools]:
-    with pools_of(2, *exhausts.LIMITS) as pools:
+def pools_with_small_limits(kind: type[Exchange]) -> Iterator[Pools]:
+    with pools_of(2, *exhausts.LIMITS, attacks_in=kind) as pools:
         yield pools
 
 
 @pytest.fixture(scope="module")
-def pools_with_little_time() -> Iterator[Pools]:
-    with pools_of(2, *uses_time.LIMITS) as pools:
+def pools_with_little_time(kind: type[Exchange]) -> Iterator[Pools]:
+    with pools_of(2, *uses_time.LIMITS, attacks_in=kind) as pools:
         yield pools
 
 
@@ -117,6 +124,17 @@ def test_a_function_that_lies_breaks_its_own_exchange(pools: Pools, attempt: Cal
     with pools.unharmed() as pool, MemoryWatch(pool.surroundings.front) as watch:
         verdict = pool.attempt(attempt)
     assert verdict.died, verdict
+    assert 0 < watch.peak_bytes < _MOST_BYTES_OF_A_FRONT
+
+
+@pytest.mark.parametrize("attempt", [*floods.ATTEMPTS], ids=lambda attempt: attempt.__name__)
+def test_output_beyond_the_limit_is_dropped(pools: Pools, attempt: Callable[[Any], Any]) -> None:
+    with pools.unharmed() as pool, MemoryWatch(pool.surroundings.front) as watch:
+        before = pool.dropped_lines()
+        verdict = pool.attempt(attempt)
+        until("the pool has counted what it dropped", lambda: pool.dropped_lines() > before)
+    assert verdict.failed, verdict
+    assert not verdict.died, verdict
     assert 0 < watch.peak_bytes < _MOST_BYTES_OF_A_FRONT
 
 
@@ -212,11 +230,12 @@ def test_a_function_that_stops_its_clock_is_ended_and_told(
     assert "worked for more than 5 seconds on one batch" in verdict.ended, verdict
 
 
-def test_a_function_that_kills_its_workers_again_and_again_is_held_back() -> None:
+def test_a_function_that_kills_its_workers_again_and_again_is_held_back(kind: type[Exchange]) -> None:
+    constants = {"updraft_server.front.limits.deaths.ALLOWED_DEATHS": 3}
     # Unlike pytest's, short enough for the path of a Unix socket.
     with (
         tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True) as directory,
-        PoolUnderAttack(Path(directory), 2, constants={"updraft_server.front.limits.deaths.ALLOWED_DEATHS": 3}) as pool,
+        PoolUnderAttack(Path(directory), 2, constants=constants, attacks_in=kind) as pool,
     ):
         ends = [pool.attempt(exhausts.its_own_worker).ended for _ in range(5)]
         assert ["is held back for" in end for end in ends] == [False, False, False, True, True]

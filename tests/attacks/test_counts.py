@@ -13,6 +13,7 @@ from tests.attacks import (
     client_messages,
     clients,
     exhausts,
+    floods,
     hides_memory,
     kills,
     lies,
@@ -29,7 +30,7 @@ from tests.attacks import (
 
 _OF_FUNCTIONS = [
     *(module.ATTEMPTS for module in (reads, reads_files, reads_network, alters, alters_processes, alters_rights)),
-    *(kills.ATTEMPTS, lies.ATTEMPTS, exhausts.ENDED, exhausts.REFUSED, hides_memory.REFUSED),
+    *(kills.ATTEMPTS, lies.ATTEMPTS, floods.ATTEMPTS, exhausts.ENDED, exhausts.REFUSED, hides_memory.REFUSED),
     *(uses_time.CPU, uses_time.WITHOUT_CLOCK, lingers.REPLACED, lingers.STOPPED),
 ]
 _OF_CLIENTS = (clients, client_messages, client_connections, token_clients, signed_clients, writer_clients)

@@ -215,9 +215,7 @@ _ANY_NAMESPACE: list[dict[str, Any]] = [{"namespaceSelector": {}}, {"podSelector
         ),
         (
             {"poolDefaults": {"executorSidecar": True}},
-            [
-                "pool-default-sidecar: every container of an executor's pod that mounts its socket can use it, without a token"
-            ],
+            ["pool-default-sidecar: every container of an executor's pod that mounts its socket can use it, without"],
         ),
     ],
     ids=["drain", "stacks", "tokens", "clients", "addresses", "sidecar"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Application on an executor of its own: which files the pool gets, and what a cancelled job leaves."""
+"""Application on an executor of its own: files that the pool gets, starts of the launcher, and a cancelled job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 from pyspark import SparkContext, SparkFiles
 
 from tests.support.spark import ENDPOINT, local_spark
-from tests.workers.sides import LAUNCHER, PLUGIN
+from tests.workers.counted_launcher import CountedLauncher
+from tests.workers.sides import PLUGIN
 
 _SLEEP_SECONDS = 120
 
@@ -40,7 +41,8 @@ def starts_python(context: SparkContext) -> bool:
 def main(endpoint: str, directory: Path) -> dict[str, Any]:
     """Return the outcomes."""
     confs = {"spark.master": "local-cluster[1,2,1024]", "spark.executor.memory": "1g", "spark.plugins": PLUGIN}
-    spark = local_spark("executor", connector=True, conf=confs | {ENDPOINT: endpoint}, python=LAUNCHER)
+    launcher = CountedLauncher(directory)
+    spark = local_spark("executor", connector=True, conf=confs | {ENDPOINT: endpoint}, python=launcher.path)
     context = spark.sparkContext
     value = context.broadcast("value")
     # One worker runs both jobs. It keeps the value, whose file Spark deletes in between.
@@ -72,6 +74,7 @@ def main(endpoint: str, directory: Path) -> dict[str, Any]:
     began = time.monotonic()
     found["sum"] = numbers.map(lambda number: number + 1).sum()
     found["workers are free"] = time.monotonic() - began < _SLEEP_SECONDS / 2
+    found["daemons"] = launcher.daemons()
     spark.stop()
     return found
 

@@ -39,4 +39,6 @@ def test_an_executor_sends_named_files_and_frees_workers(tmp_path: Path) -> None
         "cancelled": True,
         "sum": 10,
         "workers are free": True,
+        # All jobs, even after a cancelled one, share one process.
+        "daemons": [1],
     }

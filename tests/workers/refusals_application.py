@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Application that runs a job of one task for each line of its input, which says what is different for this job.
+
+For each job it prints a line once the task runs, and then another one with the outcome.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tests.support.spark import local_spark, wait_for_listeners
+from tests.workers.sides import LAUNCHER, PLUGIN
+
+_PAUSE_SECONDS = 0.05
+
+
+@contextmanager
+def application_confs(context: SparkContext, confs: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of the application for the block. The driver is the executor, so both see them."""
+    changed = context._jsc.sc().conf()
+    before = {name: changed.get(name) for name in confs if changed.contains(name)}
+    for name, value in confs.items():
+        changed.set(name, value)
+    try:
+        yield
+    finally:
+        for name in confs:
+            if name in before:
+                changed.set(name, before[name])
+            else:
+                changed.remove(name)
+
+
+def outcome(spark: SparkSession, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the job and return its `value`, or its `error` and how many attempts of its task have failed."""
+    context = spark.sparkContext
+    group = str(uuid.uuid4())
+    with application_confs(context, request["confs"]):
+        context.setJobGroup(group, "a job of one task")
+        context.environment.update(request["environment"])
+        context.pythonVer = request["python_version"] or f"{sys.version_info[0]}.{sys.version_info[1]}"
+        try:
+            return {"value": context.parallelize([-1], 1).map(abs).collect()}
+        except Exception as error:
+            return {"error": str(error), "failures": failures(spark, group)}
+        finally:
+            for name in request["environment"]:
+                context.environment.pop(name)
+
+
+def failures(spark: SparkSession, group: str) -> int:
+    """Return how many attempts of tasks have failed in the jobs of a group."""
+    wait_for_listeners(spark)
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [job for number in tracker.getJobIdsForGroup(group) if (job := tracker.getJobInfo(number)) is not None]
+    stages = [tracker.getStageInfo(number) for job in jobs for number in job.stageIds]
+    return sum(stage.numFailedTasks for stage in stages if stage is not None)
+
+
+def is_running(context: SparkContext) -> bool:
+    tracker = context.statusTracker()
+    stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+    return any(stage is not None and stage.numActiveTasks for stage in stages)
+
+
+def tell(line: Any) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    # A task that fails gets a second attempt.
+    confs = {"spark.master": "local[1,2]", "spark.plugins": PLUGIN}
+    spark = local_spark("refusals", connector=True, conf=confs, python=LAUNCHER)
+    for line in sys.stdin:
+        found: list[Any] = []
+
+        def run(request: Any, found: list[Any] = found) -> None:
+            found.append(outcome(spark, request))
+
+        job = threading.Thread(target=run, args=(json.loads(line),))
+        job.start()
+        while job.is_alive() and not is_running(spark.sparkContext):
+            time.sleep(_PAUSE_SECONDS)
+        tell("runs")
+        job.join()
+        tell(found[0])
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
