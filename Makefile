@@ -173,7 +173,7 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 CONNECTOR := spark-connector
 # Stages that need no jar run while the connector is built. The longest of the others begin first, so that none runs alone at the end.
 BUILD := test-connector
-NEEDED := .venv/.synced build/jvm/spark-$(NEWEST).jsa
+NEEDED := .venv/.synced
 FIRST := test-unit sessions-on-$(NEWEST) test-writer types lint test-packages test-chart
 SECOND := e2e-on-$(NEWEST) test-tables services-on-$(NEWEST) test-contract test-faults writes-on-$(NEWEST) workers-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
 THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark)) $(addprefix workers-on-,$(filter-out 3.5,$(OLDER))) test-workers test-other-scala test-variants test-formats docs-site test-notebooks test-notebooks-torch
@@ -243,8 +243,10 @@ test-workers: setup $(JAR) | $(REPORTS) #+ Everything that runs in Spark's own P
 	@$(call BEGIN,all-workers-$(SPARK))
 	$(call PYTEST,$(VENV),all-workers-$(SPARK)) tests/workers
 
-# Tests do without it, but their JVMs then take twice the processor time to start.
-build/jvm/spark-$(NEWEST).jsa: tests/support/shared_classes.py | .venv/.synced
+# Tests do without this archive, but their JVMs then take twice the processor time to start.
+CLASSES := build/jvm/spark-$(NEWEST).jsa
+$(addsuffix -on-$(NEWEST),e2e services writes workers) test-contract test-faults: | $(CLASSES)
+$(CLASSES): tests/support/shared_classes.py .venv/.synced
 	.venv/bin/python -m $(subst /,.,$(basename $<))
 
 test-kinds: kinds-on-$(SPARK) #+ A part of it: one function of each kind

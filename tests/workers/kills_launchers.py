@@ -41,6 +41,10 @@ class Launched:
         workers = [child for child in java.children() if child not in started and _name(child) == "cat"]
         return cls(len(started), len(workers))
 
+    def most(self, other: Launched) -> Launched:
+        """Return the larger counts of both."""
+        return Launched(max(self.launchers, other.launchers), max(self.workers, other.workers))
+
     def excess(self, before: Launched, spare_workers: int) -> list[str]:
         """Return what there is more than before. There may be a few more idle workers."""
         found = []

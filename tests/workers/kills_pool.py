@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import urllib.error
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -41,14 +42,21 @@ class KilledPool:
         shutil.rmtree(self._runtime, ignore_errors=True)
 
     def remember(self) -> None:
-        """Wait until the pool is at rest, and remember what it holds."""
+        """Wait until the pool is at rest, and remember the most that it has held at rest.
+
+        A zygote holds fewer descriptors for workers that another one has forked.
+        """
 
         def at_rest() -> Held | None:
             held = held_by(self.pool, self._runtime)
             resting = dict.fromkeys(held.counters, 0) | {"idle": WORKERS}
             return held if held.counters == resting else None
 
-        self._before = until("the pool is at rest", at_rest)
+        held, before = until("the pool is at rest", at_rest), self._before
+        if before is not None:
+            most = {role: max(count, before.descriptors[role]) for role, count in held.descriptors.items()}
+            held = replace(held, descriptors=most)
+        self._before = held
 
     def excess(self) -> list[str]:
         """Return what the pool holds beyond what it held before; an error in words if it is not whole."""

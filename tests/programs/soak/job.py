@@ -39,10 +39,10 @@ class Job:
         self.application = f"{spark.sparkContext.applicationId}-{number}"
         self.directory = directory / f"written-{number}"
 
-    def partitions(self) -> DataFrame:
-        """Return the rows; each partition is a task."""
+    def partitions(self, count: int = PARTITIONS) -> DataFrame:
+        """Return the rows in order of tasks; each partition is a task if there are as many."""
         size = ROWS // PARTITIONS
-        return self._described(self._numbers(), F.floor(F.col("id") / size), F.col("id") % size + 1)
+        return self._described(self._numbers(count), F.floor(F.col("id") / size), F.col("id") % size + 1)
 
     def groups(self, numbers: DataFrame | None = None) -> DataFrame:
         """Return the rows; each group is a task. The rows are made of these numbers from 0 on, or of a batch."""
@@ -74,8 +74,8 @@ class Job:
             invariants.confirmed(name)
         return count
 
-    def _numbers(self) -> DataFrame:
-        return self.spark.range(0, ROWS, 1, PARTITIONS)
+    def _numbers(self, partitions: int = PARTITIONS) -> DataFrame:
+        return self.spark.range(0, ROWS, 1, partitions)
 
     def _described(self, rows: DataFrame, task: Column, number: Column) -> DataFrame:
         owner = [F.lit(TENANT).alias("tenant"), F.lit(self.application).alias("application")]

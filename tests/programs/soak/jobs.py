@@ -52,7 +52,7 @@ def _barrier(job: Job, invariants: Invariants) -> int:
             yield (*row, right if met == [str(number) for number in range(_TOGETHER)] else WRONG, attempt())
         context.barrier()
 
-    rows = job.partitions().coalesce(_TOGETHER).rdd.barrier().mapPartitions(valued)
+    rows = job.partitions(_TOGETHER).rdd.barrier().mapPartitions(valued)
     # Spark runs a failed barrier stage again only if it is not the last stage.
     shuffled = rows.keyBy(lambda row: row[2]).partitionBy(PARTITIONS).values()
     return job.answered(_table(shuffled.collect()), BY_PARTITION, invariants)
