@@ -247,7 +247,7 @@ test-workers: setup $(JAR) | $(REPORTS) #+ Everything that runs in Spark's own P
 CLASSES := build/jvm/spark-$(NEWEST).jsa
 $(addsuffix -on-$(NEWEST),e2e services writes workers) test-contract test-faults: | $(CLASSES)
 $(CLASSES): tests/support/shared_classes.py .venv/.synced
-	.venv/bin/python -m $(subst /,.,$(basename $<))
+	.venv/bin/python -m tests.support.shared_classes
 
 test-kinds: kinds-on-$(SPARK) #+ A part of it: one function of each kind
 

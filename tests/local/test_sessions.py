@@ -13,7 +13,7 @@ from pyspark import SparkContext
 
 with updraft.spark.local_pool(workers=1) as pool:
     pool.spark_conf()
-    # What a session begins with, and what is left of it after its end.
+    # A session starts this JVM first, and leaves it behind when it ends.
     SparkContext._ensure_initialized()
     pool.spark_conf()
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that descend from a process with a value in its environment, whoever their parents are by now."""
+"""Processes that have inherited a value in their environment. Their parents may have ended."""
 
 from __future__ import annotations
 

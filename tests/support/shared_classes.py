@@ -8,6 +8,7 @@ the PySpark of this environment; without one, or with another Java, JVMs load th
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -43,7 +44,10 @@ def main() -> None:
     # The JVM ends with its standard input.
     jvm.stdin.close()
     jvm.wait()
-    written.replace(CLASSES_OF_SPARK)
+    if written.exists():
+        written.replace(CLASSES_OF_SPARK)
+    else:
+        sys.stderr.write("this Java has written no archive of classes, so JVMs start more slowly\n")
 
 
 def _use(spark: SparkSession, directory: Path) -> None:

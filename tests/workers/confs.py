@@ -11,12 +11,16 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def application_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
-    """Set `confs` for the block and remove them afterwards. Tasks see them because they run in the driver's process."""
+    """Set `confs` for the block, then restore them. Tasks see them because they run in the driver's process."""
     conf = spark.sparkContext._jsc.sc().conf()
+    before = {key: conf.get(key) for key in confs if conf.contains(key)}
     for key, value in confs.items():
         conf.set(key, value)
     try:
         yield
     finally:
         for key in confs:
-            conf.remove(key)
+            if key in before:
+                conf.set(key, before[key])
+            else:
+                conf.remove(key)

@@ -8,31 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 from pyspark.sql import SparkSession
 
 from tests.support.paths import PYTHON
 from tests.support.spark import ENDPOINT, local_spark
 from tests.workers.counted_launcher import CountedLauncher
+from tests.workers.jvm_memory import memory_mib
 from tests.workers.sides import PLUGIN
 
 _JOBS = 3
 _ROWS = 200_000
 _LARGE_ROW_BYTES = 1 << 20
-
-
-def memory_mib(spark: SparkSession) -> dict[str, float]:
-    """Return MiB of live objects and of Netty's buffers in the JVM, and of the JVM's child processes."""
-    jvm: Any = spark._jvm
-    # The second collection finds what Spark has let go because of the first.
-    for _ in range(2):
-        jvm.java.lang.System.gc()
-    heap = jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
-    buffers = jvm.io.netty.util.internal.PlatformDependent.usedDirectMemory()
-    (java,) = (child for child in psutil.Process().children(recursive=True) if child.name() == "java")
-    processes = sum(child.memory_full_info().pss for child in java.children(recursive=True))
-    sizes = {"heap": heap, "buffers": buffers, "processes": processes}
-    return {name: size / (1 << 20) for name, size in sizes.items()}
 
 
 def run_jobs(spark: SparkSession) -> None:

@@ -11,41 +11,24 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tests.support.spark import local_spark, wait_for_listeners
+from tests.workers.confs import application_confs
 from tests.workers.sides import LAUNCHER, PLUGIN
 
 _PAUSE_SECONDS = 0.05
-
-
-@contextmanager
-def application_confs(context: SparkContext, confs: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of the application for the block. The driver is the executor, so both see them."""
-    changed = context._jsc.sc().conf()
-    before = {name: changed.get(name) for name in confs if changed.contains(name)}
-    for name, value in confs.items():
-        changed.set(name, value)
-    try:
-        yield
-    finally:
-        for name in confs:
-            if name in before:
-                changed.set(name, before[name])
-            else:
-                changed.remove(name)
 
 
 def outcome(spark: SparkSession, request: Mapping[str, Any]) -> dict[str, Any]:
     """Run the job and return its `value`, or its `error` and how many attempts of its task have failed."""
     context = spark.sparkContext
     group = str(uuid.uuid4())
-    with application_confs(context, request["confs"]):
+    with application_confs(spark, request["confs"]):
         context.setJobGroup(group, "a job of one task")
         context.environment.update(request["environment"])
         context.pythonVer = request["python_version"] or f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -91,6 +74,7 @@ def main() -> None:
         job = threading.Thread(target=run, args=(json.loads(line),))
         job.start()
         while job.is_alive() and not is_running(spark.sparkContext):
+            # Spark has no call that waits for a task to run.
             time.sleep(_PAUSE_SECONDS)
         tell("runs")
         job.join()

@@ -29,6 +29,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from tests.support.paths import PYTHON, REPOSITORY
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT, local_spark
+from tests.workers.jvm_memory import memory_mib
 from tests.workers.sides import LAUNCHER, PLUGIN
 
 _ROWS = 1_000_000
@@ -168,18 +169,6 @@ def _call_ms(spark: SparkSession) -> float:
     return float(spark.table(_TRANSFORMED).selectExpr("median(call_ms)").collect()[0][0])
 
 
-def _memory_mib(spark: SparkSession) -> dict[str, float]:
-    """Return MiB of live objects and of Netty's buffers in the JVM, and of the JVM's child processes."""
-    jvm: Any = spark._jvm
-    jvm.java.lang.System.gc()
-    heap = jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
-    buffers = jvm.io.netty.util.internal.PlatformDependent.usedDirectMemory()
-    (java,) = (child for child in psutil.Process().children(recursive=True) if child.name() == "java")
-    processes = sum(child.memory_full_info().pss for child in java.children(recursive=True))
-    sizes = {"heap": heap, "buffers": buffers, "processes": processes}
-    return {name: size / (1 << 20) for name, size in sizes.items()}
-
-
 def measure(
     endpoint: str, cases: Sequence[Callable[[SparkSession], None]], runs: int, warm: int
 ) -> dict[str, dict[str, float]]:
@@ -204,7 +193,7 @@ def measure(
         for kind, values in (("seconds", seconds), ("cpu", cpu), ("call", calls)):
             if values:
                 found[kind][case.__name__] = statistics.median(values[warm:])
-    found["mib"] = _memory_mib(spark)
+    found["mib"] = memory_mib(spark)
     spark.stop()
     return found
 

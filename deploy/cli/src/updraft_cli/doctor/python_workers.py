@@ -38,7 +38,7 @@ _CONFS = {
     # Each partition of a state needs a worker.
     "spark.sql.shuffle.partitions": "1",
     "spark.ui.showConsoleProgress": "false",
-    # The application starts a Spark Connect server, which nobody else may use.
+    # The application starts a Spark Connect server. Only its own client may use it.
     "spark.connect.grpc.binding.address": "localhost",
     "spark.connect.grpc.binding.port": "0",
 }
@@ -163,7 +163,7 @@ def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     try:
         os.killpg(process.pid, signal.SIGTERM)
-        # The group exists while the JVM runs.
+        # The group exists while the JVM runs. Only its parent could wait for the JVM.
         while time.monotonic() < deadline:
             process.poll()
             os.killpg(process.pid, 0)
