@@ -98,12 +98,15 @@ def test_large_batches_pass_through_shared_memory(
 
 def test_the_operator_shows_how_much_data_passed_through_shared_memory(near: Sides, near_pool: LocalPool) -> None:
     for endpoint, shares in ((near_pool.loopback_endpoint, True), (near_pool.tcp_endpoint, False)):
+        before = sum(_shared_bytes(near_pool).values())
         with runtime_confs(near.spark, {ENABLED: "true", ENDPOINT: endpoint}):
             frame = _strings(near.spark)
             frame.collect()
             metrics = metrics_of(frame, "Flight")
+        assert metrics["updraftSharedData"] == sum(_shared_bytes(near_pool).values()) - before
         data = metrics["pythonDataSent"] + metrics["pythonDataReceived"]
-        assert (data // 2 < metrics["updraftSharedData"] <= data) if shares else metrics["updraftSharedData"] == 0
+        # How many batches pass before the first reply offers a segment depends on the load of the machine.
+        assert (1 << 20 < metrics["updraftSharedData"] <= data) if shares else metrics["updraftSharedData"] == 0
 
 
 def test_a_worker_that_dies_is_replaced_and_the_batches_are_sent_again(near: Sides, tmp_path: Path) -> None:
