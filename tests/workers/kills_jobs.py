@@ -50,12 +50,14 @@ class Kind:
         tasks: number of steps at each place in a task.
         planning: number of steps at each place in a worker of the driver. Spark does not start such a worker again.
         recovers: whether Spark runs a task again after it has lost its worker.
+        lasting: place in a worker of the driver that lives as long as the job.
     """
 
     run: Callable[[SparkSession, Pass], Any]
     tasks: Mapping[str, int]
     planning: Mapping[str, int]
     recovers: bool = True
+    lasting: str = ""
 
 
 def _rdd(spark: SparkSession, passes: Pass) -> Any:
@@ -245,7 +247,10 @@ KINDS: Mapping[str, Kind] = {
     "pandas with state": Kind(_pandas_with_state, {"function": _VISITS}, {}),
     "transform with state": Kind(_transform_with_state, {"processor": _VISITS}, {}),
     "streaming source": Kind(
-        _streaming_source, {"read of a stream": 2 * _STEPS}, {"latest offset": 1, "stream's partitions": 1}
+        _streaming_source,
+        {"read of a stream": 2 * _STEPS},
+        {"latest offset": 1, "stream's partitions": 1},
+        lasting="latest offset",
     ),
     "table function": Kind(_table_function, {}, {"analyze": 1}),
 }

@@ -7,6 +7,8 @@ For each job it prints a line once the task runs, and then another one with the 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -24,6 +26,11 @@ from tests.workers.sides import LAUNCHER, PLUGIN
 _PAUSE_SECONDS = 0.05
 
 
+def _ends_its_worker(number: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
 def outcome(spark: SparkSession, request: Mapping[str, Any]) -> dict[str, Any]:
     """Run the job and return its `value`, or its `error` and how many attempts of its task have failed."""
     context = spark.sparkContext
@@ -33,7 +40,8 @@ def outcome(spark: SparkSession, request: Mapping[str, Any]) -> dict[str, Any]:
         context.environment.update(request["environment"])
         context.pythonVer = request["python_version"] or f"{sys.version_info[0]}.{sys.version_info[1]}"
         try:
-            return {"value": context.parallelize([-1], 1).map(abs).collect()}
+            function = _ends_its_worker if request["is_deadly"] else abs
+            return {"value": context.parallelize([-1], 1).map(function).collect()}
         except Exception as error:
             return {"error": str(error), "failures": failures(spark, group)}
         finally:

@@ -44,6 +44,7 @@ class Application:
         confs: dict[str, str] | None = None,
         environment: dict[str, str] | None = None,
         python_version: str = "",
+        is_deadly: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> dict[str, Any]:
         """Run the job with these differences and return its `value`, or its `error` and the number of `failures`.
@@ -54,6 +55,7 @@ class Application:
             "confs": {ENDPOINT: endpoint, **(confs or {})},
             "environment": environment or {},
             "python_version": python_version,
+            "is_deadly": is_deadly,
         }
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -164,6 +166,17 @@ def test_a_pool_that_is_away_fails_the_job_once_the_time_is_over(
     error = application.error(nowhere, confs={_CONNECT: connect, _ACQUIRE: acquire})
     assert f"{_FAILED}cannot reach a pool at {nowhere} within 2.0 s ({setting})" in error
     assert f"({ENDPOINT}): connection refused: nothing listens at" in error
+
+
+def test_a_function_that_kills_its_workers_is_held_back_in_all_jobs_and_others_are_not(
+    application: Application,
+) -> None:
+    constants = {"updraft_server.front.limits.deaths.ALLOWED_DEATHS": 4}
+    confs = {_ACQUIRE: "1s"}
+    with LocalPool(workers=1, constants=constants) as pool:
+        ends = [application.error(pool.tcp_endpoint, confs=confs, is_deadly=True) for _ in range(3)]
+        assert ["has killed 4 workers in a row and is held back for" in end for end in ends] == [False, False, True]
+        assert application.run(pool.tcp_endpoint, confs=confs) == {"value": [1]}
 
 
 def test_a_job_waits_for_a_pool_that_comes_back(application: Application) -> None:

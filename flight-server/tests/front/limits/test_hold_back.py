@@ -140,6 +140,16 @@ def test_a_success_does_not_forgive_what_other_functions_did() -> None:
     assert held(back, session(b"bad"))
 
 
+def test_exchanges_with_different_payloads_can_be_of_one_function() -> None:
+    back, requests = HoldBack(3, Clock()), [session(b"task %d" % number) for number in range(4)]
+    for request in requests:
+        request.command.session.function_sha256 = b"f" * 32
+    for request in requests[:3]:
+        back.died(OWNER, request)
+    assert held(back, requests[3]) and not held(back, session(b"task 0"))
+    assert not held(back, requests[3], OWNER._replace(application_id="another"))
+
+
 def test_old_deaths_are_forgotten() -> None:
     clock = Clock()
     back, request = HoldBack(2, clock), Request("echo", "1")

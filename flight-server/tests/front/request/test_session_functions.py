@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from updraft.errors import FunctionRefusedError, VersionMismatchError
+from updraft.errors import FunctionRefusedError, ProtocolError, VersionMismatchError
 from updraft.v1.exchange_pb2 import SessionFunction
 from updraft_server.front.request.capabilities import Capabilities
 from updraft_server.front.request.request import check_session_function
@@ -44,6 +44,12 @@ def test_another_python_is_refused_naming_both(version: str) -> None:
 def test_a_function_without_a_version_is_refused() -> None:
     with pytest.raises(VersionMismatchError, match="unnamed version"):
         check_session_function(function(python_version=""), OPEN)
+
+
+def test_a_digest_of_another_length_is_refused() -> None:
+    check_session_function(function(function_sha256=bytes(32)), OPEN)
+    with pytest.raises(ProtocolError, match="function_sha256 has 33 bytes"):
+        check_session_function(function(function_sha256=bytes(33)), OPEN)
 
 
 def test_another_pyspark_is_refused_naming_both() -> None:

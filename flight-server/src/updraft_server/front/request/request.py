@@ -64,6 +64,8 @@ def check_session_function(function: SessionFunction, capabilities: Capabilities
         raise FunctionRefusedError("this pool has no pyspark, so it cannot run what a Spark session ships")
     _check_minor("Python", function.python_version, capabilities.python_version)
     _check_minor("pyspark", function.spark_version, capabilities.pyspark_version)
+    if len(function.function_sha256) not in (0, hashlib.sha256().digest_size):
+        raise ProtocolError(f"function_sha256 has {len(function.function_sha256)} bytes: expected a SHA-256")
     refused = sorted(set(function.environment) - SESSION_ENVIRONMENT)
     refused += sorted(name for name in function.user_environment if not _is_user_variable(name))
     if refused:

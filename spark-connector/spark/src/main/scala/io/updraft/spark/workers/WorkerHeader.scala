@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.workers
 
-import java.io.{ByteArrayInputStream, InputStream}
+import java.io.{ByteArrayInputStream, EOFException, InputStream}
 
 import scala.jdk.CollectionConverters._
 
@@ -53,8 +53,9 @@ final case class BroadcastChanges(
   *   services of this process that the worker may call, with their secrets, by port or path
   * @param hasLateService
   *   true if the port or path of a further service follows the header
-  * @param command
-  *   pickled function of a Spark Connect session
+  * @param function
+  *   part that all runs of the same function have in common: the pickled function, with its
+  *   settings since Spark 4.3; empty if that comes after the header
   * @param bytes
   *   start of the stream for a worker on the pool: without secrets, without broadcast variables,
   *   which travel as artifacts, and without local properties that a function may not see
@@ -67,7 +68,7 @@ final case class WorkerHeader(
     broadcasts: BroadcastChanges,
     services: Map[String, Option[String]],
     hasLateService: Boolean,
-    command: Option[Array[Byte]],
+    function: Array[Byte],
     bytes: Array[Byte]
 )
 
@@ -82,6 +83,9 @@ object WorkerHeader {
 
   /** Eval types of `transformWithState`, in PySpark's PythonEvalType. */
   private val StatefulTypes = 211 to 214
+
+  /** Eval type of functions over RDDs. */
+  private val NoSqlFunction = 0
 
   /** Key of the state server's port or path. */
   private val StateServer = "state_server_socket_port"
@@ -113,7 +117,7 @@ object WorkerHeader {
     val version = copy.text()
     val session = copy.text()
     val command = copy.block()
-    untasked(version, copy).copy(session = Some(session), command = Some(command))
+    untasked(version, copy).copy(session = Some(session), function = command)
   }
 
   private def ofPlanner(copy: HeaderCopy): WorkerHeader = {
@@ -127,8 +131,9 @@ object WorkerHeader {
     val version = copy.text()
     val isStateful = module == StateModule
     val includes = if (isStateful) Seq.empty else files(copy)
-    copy.block(): Unit // The function.
-    untasked(version, copy).copy(includes = includes, hasLateService = isStateful)
+    val function = copy.block()
+    untasked(version, copy)
+      .copy(includes = includes, hasLateService = isStateful, function = function)
   }
 
   private def untasked(version: String, copy: HeaderCopy) = WorkerHeader(
@@ -139,7 +144,7 @@ object WorkerHeader {
     broadcasts = NoBroadcasts,
     services = Map.empty,
     hasLateService = false,
-    command = None,
+    function = Array.emptyByteArray,
     bytes = copy.bytes
   )
 
@@ -154,12 +159,12 @@ object WorkerHeader {
     if (mark != FramedHeader)
       throw new NotPySparkException(s"it begins with $mark, not with $FramedHeader")
     val message = new HeaderCopy(new ByteArrayInputStream(frame.readBytes(frame.readCount())))
-    val header = ofTask(message, layout)
-    message.rest()
-    val bytes = message.bytes
+    val header =
+      try ofTask(message, layout)
+      catch { case _: EOFException => throw new NotPySparkException("its frame is too short") }
     frame.write(FramedHeader)
-    frame.write(bytes.length)
-    header.copy(bytes = frame.bytes ++ bytes)
+    frame.write(header.bytes.length)
+    header.copy(bytes = frame.bytes ++ header.bytes)
   }
 
   private def ofTask(copy: HeaderCopy, layout: StreamLayout): WorkerHeader = {
@@ -168,12 +173,18 @@ object WorkerHeader {
     val (task, barrier) = if (layout.hasJsonTask) jsonTask(copy) else numberedTask(copy, layout)
     val includes = files(copy)
     val changes = broadcasts(copy)
-    val state = stateServer(copy, layout)
+    val evalType = copy.int()
+    val state = if (StatefulTypes.contains(evalType)) stateServer(copy, layout) else Map.empty
+    val function =
+      if (layout.isFramed) copy.rest()
+      else if (evalType == NoSqlFunction) rddFunction(copy, layout)
+      else Array.emptyByteArray
     untasked(version, copy).copy(
       task = Some(task),
       includes = includes,
       broadcasts = changes,
-      services = barrier ++ state
+      services = barrier ++ state,
+      function = function
     )
   }
 
@@ -242,17 +253,19 @@ object WorkerHeader {
     }
   }
 
-  /** Return the state server that follows the broadcast variables, if there is one. */
+  /** Read the settings of a stateful function, and return its state server. */
   private def stateServer(copy: HeaderCopy, layout: StreamLayout): Services = {
-    val isStateful = StatefulTypes.contains(copy.int())
-    if (!isStateful) Map.empty
-    else if (layout.hasJsonTask) {
+    settings(copy): Unit
+    if (layout.hasJsonTask) settings(copy).get(StateServer).map(_ -> Option.empty[String]).toMap
+    else Map(service(copy) -> Option.empty[String])
+  }
+
+  private def rddFunction(copy: HeaderCopy, layout: StreamLayout): Array[Byte] = {
+    if (layout.hasJsonTask) {
       settings(copy): Unit
-      settings(copy).get(StateServer).map(_ -> Option.empty[String]).toMap
-    } else {
       settings(copy): Unit
-      Map(service(copy) -> Option.empty[String])
     }
+    copy.block()
   }
 
   private def settings(copy: HeaderCopy): Map[String, String] =

@@ -2,6 +2,7 @@
 package io.updraft.spark.workers
 
 import java.io.{File, IOException}
+import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.Files
 import java.util.concurrent.atomic.AtomicLong
 
@@ -56,18 +57,9 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
       .putAllUserEnvironment(userVariables.asJava)
       .addAllArtifacts(artifacts.map(_.listed).asJava)
       .addAllPythonIncludes(header.includes.asJava)
+      .setFunctionSha256(functionDigest(header))
       .build()
-    val payload = SessionPayload
-      .newBuilder()
-      .setWorkerModule(
-        WorkerModule
-          .newBuilder()
-          .setName(process.workerModule)
-          .setOpening(ByteString.copyFrom(header.bytes))
-          .setSingleUse(!process.isReusable)
-      )
-      .build()
-      .toByteString
+    val payload = payloadOf(header.bytes).toByteString
     val task = identity(header)
     val command = ExchangeCommand
       .newBuilder()
@@ -88,10 +80,31 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
         function,
         Signing.sha256(payload.toByteArray),
         Signing.sha256(Exchange.schemaHeader(StreamBatches.schema)),
-        header.command.map(Signing.sha256)
+        Some(header.function).filter(_.nonEmpty).map(Signing.sha256)
       ))
     }
     WorkerRequest(settings.clientOptions, command.build(), artifacts)
+  }
+
+  private def payloadOf(opening: Array[Byte]): SessionPayload = SessionPayload
+    .newBuilder()
+    .setWorkerModule(
+      WorkerModule
+        .newBuilder()
+        .setName(process.workerModule)
+        .setOpening(ByteString.copyFrom(opening))
+        .setSingleUse(!process.isReusable)
+    )
+    .build()
+
+  /** Return the digest that identifies the function: that of an opening without the task. If the
+    * function comes later, its stage takes its place, because all tasks of a stage run the same
+    * one.
+    */
+  private def functionDigest(header: WorkerHeader): ByteString = {
+    val stage = header.task.map(_.stageId.toString).getOrElse("")
+    val function = if (header.function.isEmpty) stage.getBytes(UTF_8) else header.function
+    Signing.sha256(payloadOf(function).toByteArray)
   }
 
   private def identity(header: WorkerHeader): v1.TaskIdentity = {

@@ -81,27 +81,48 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
   private def start = new Written().int(0).text("3.11")
 
   test("4.0 writes the port of a barrier stage for every task") {
-    val bytes = files(numbers(start.boolean(false).int(0).text(""))).int(0).toBytes
+    val bytes = files(numbers(start.boolean(false).int(0).text(""))).int(205).toBytes
     val header = read("4.0.1", bytes)
     checkTask(header)
     assert(header.services.isEmpty)
   }
 
+  test("the function of an RDD belongs to the header") {
+    val json = start.text(this.json(isBarrier = false))
+    val written = Seq(
+      "4.0.1" -> files(numbers(start.boolean(false).int(0).text(""))).int(0),
+      "4.1.4" -> files(numbers(start.boolean(false))).int(0),
+      "4.2.0" -> files(json).int(0).settings("a" -> "b").settings()
+    )
+    for ((version, header) <- written) {
+      val bytes = header.text("pickled").text("data").toBytes
+      val found = read(version, bytes)
+      checkTask(found)
+      assert(new String(found.function, UTF_8) == "pickled")
+      assert(new String(found.bytes, UTF_8).endsWith("pickled"))
+    }
+    val ofSql = files(numbers(start.boolean(false))).int(205).text("more").toBytes
+    assert(read("4.1.4", ofSql).function.isEmpty)
+  }
+
   test("the secret of a barrier stage stays here") {
     for (version <- Seq("4.0.1", "4.1.4")) {
-      val bytes = files(numbers(start.boolean(true).int(4711).text("hidden"))).int(0).toBytes
+      val bytes =
+        files(numbers(start.boolean(true).int(4711).text("hidden"))).int(0).text("f").toBytes
       val header = read(version, bytes)
       checkTask(header)
       assert(header.services == Map("4711" -> Some("hidden")))
     }
-    val framed = files(start.text(json(isBarrier = true))).int(0).settings().settings().toBytes
+    val framed =
+      files(start.text(json(isBarrier = true))).int(0).settings().settings().text("f").toBytes
     val header = read("4.2.0", framed)
     checkTask(header)
     assert(header.services == Map("4711" -> Some("hidden")))
   }
 
   test("4.1 may name a path in place of a port") {
-    val bytes = files(numbers(start.boolean(true).int(-1).text("/run/barrier.sock"))).int(0).toBytes
+    val bytes =
+      files(numbers(start.boolean(true).int(-1).text("/run/barrier.sock"))).int(0).text("f").toBytes
     assert(read("4.1.4", bytes).services == Map("/run/barrier.sock" -> None))
   }
 
@@ -124,12 +145,18 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     assert(sent.readInt() == -8)
     assert(sent.readInt() == header.bytes.length - 8)
     assert(new String(header.bytes, UTF_8).endsWith("the rest"))
+    assert(header.function.sameElements(new Written().text("the rest").toBytes))
+  }
+
+  test("a frame that ends too early is not the end of the stream") {
+    val short = new Written().int(-8).int(4).int(0).toBytes
+    intercept[NotPySparkException](read("4.3.0", short))
   }
 
   private def planner = files(new Written().text("3.11"))
-  private def check(header: WorkerHeader, bytes: Array[Byte], command: Option[String]): Unit = {
+  private def check(header: WorkerHeader, bytes: Array[Byte], function: String): Unit = {
     assert(header.pythonVersion == "3.11" && header.task.isEmpty && header.services.isEmpty)
-    assert(header.command.map(new String(_, UTF_8)) == command)
+    assert(new String(header.function, UTF_8) == function)
     assert(header.bytes.sameElements(bytes))
   }
   // The rest belongs to the stream of the task.
@@ -148,7 +175,7 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
       )
     ) {
       val header = read("4.3.0", continued(planner), s"pyspark.sql.worker.$module")
-      check(header, sent.toBytes, None)
+      check(header, sent.toBytes, "")
       assert(header.includes == Seq("lib.zip") && header.broadcasts.added.keySet == Set(5L, 9L))
       assert(header.session.isEmpty)
     }
@@ -158,12 +185,12 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     val source = "pyspark.sql.streaming.python_streaming_source_runner"
     def written = new Written().text("3.11").text("/files").int(1).text("lib.zip").text("pickled")
     val header = read("4.3.0", continued(written), source)
-    check(header, written.toBytes, None)
+    check(header, written.toBytes, "pickled")
     assert(header.includes == Seq("lib.zip") && !header.hasLateService)
     val state = "pyspark.sql.streaming.transform_with_state_driver_worker"
     def stateful = new Written().text("3.11").text("pickled")
     val ofState = read("4.3.0", continued(stateful), state)
-    check(ofState, stateful.toBytes, None)
+    check(ofState, stateful.toBytes, "pickled")
     assert(ofState.hasLateService)
   }
 
@@ -171,7 +198,7 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     val module = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
     def written = new Written().text("3.11").text("a session").text("pickled")
     val header = read("4.3.0", continued(written), module)
-    check(header, written.toBytes, Some("pickled"))
+    check(header, written.toBytes, "pickled")
     assert(header.session.contains("a session"))
   }
 
