@@ -74,7 +74,7 @@ async def test_row_groups_are_counted_however_small_the_batches_are(
     builder = RowGroupBuilder(max_rows=7)
     for _ in range(4):
         await add(builder, quota, batch(6))
-    with pytest.raises(LimitError, match="more than 3 in one file"):
+    with pytest.raises(LimitError, match="more than the limit of 3 row groups"):
         await add(builder, quota, batch(6))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses to build a distribution that does not carry a jar of this version for every Spark and Scala."""
+"""Build hook that refuses a distribution without a jar of this version for every Spark and Scala."""
 
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class JarsBuildHook(BuildHookInterface):
-    """Looks at src/updraft_spark/jars before every build."""
+    """Check of src/updraft_spark/jars before every build."""
 
     PLUGIN_NAME = "jars"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Raise RuntimeError when a jar is missing, or there is one of another version."""
+        """Raise RuntimeError if a jar is missing or a jar has another version."""
         package = Path(self.root) / "src/updraft_spark"
         wanted = {f"updraft-spark-{name}-{self.metadata.version}.jar" for name in self.config["jars"]}
         found = {jar.name for jar in package.glob("jars/*.jar")}

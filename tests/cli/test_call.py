@@ -159,7 +159,7 @@ def test_an_aggregate_reads_a_file_by_groups(call: Run, tmp_path: Path) -> None:
         (("nope", "--arg", "x=1"), "no function 'nope' is registered"),
         (("inverse", "--input", "{people}"), "has no column 'x', which inverse needs: it has name"),
         (("inverse", "--input", "none.csv"), "none.csv: "),
-        (("inverse", "--input", "none.xls"), "none.xls: the name of a table ends with .parquet, .csv"),
+        (("inverse", "--input", "none.xls"), "none.xls: the name of a table must end with .parquet, .csv"),
         (("words", "--input", "{people}", "--keep"), "--keep: words does not have one result for each row"),
         (("words", "--arg", "text=a", "--keep"), "--keep needs --input"),
     ],

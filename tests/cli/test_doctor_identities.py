@@ -118,7 +118,7 @@ def test_a_scope_that_is_missing_is_named(ask: Ask, token: str, peer: str, scope
 def test_who_only_ships_functions_is_not_told_of_a_fault(ask: Ask) -> None:
     findings = ask("shipper")
     assert {finding.level for finding in findings} == {Level.OK}
-    assert "takes the scope call" in _says(findings, "round trip")
+    assert "requires the scope call" in _says(findings, "round trip")
 
 
 def test_the_roots_of_a_writer_are_named(ask: Ask) -> None:

@@ -77,7 +77,7 @@ def test_a_function_is_described_as_the_guide_shows(shop: LocalPool, updraft: Ru
         ("echo", "echo(any columns)"),
         ("tax.rate@2", "errors    the result of a failing row is null"),
         ("tax.rate@2", "results   differ from call to call"),
-        ("model", "batches   rows of several callers, joined in a process of the function's own"),
+        ("model", "batches   rows of several callers, joined in separate processes of the function"),
         ("tax.rate@1", "SQL       SELECT updraft.default.tax.`rate@1`(country)"),
         ("tax.rate@1", 'Python    call("tax.rate", "country", version="1")'),
         ("tax.rate@1", 'Flight    FlightDescriptor.for_path("tax.rate", "1")'),

@@ -202,5 +202,5 @@ def test_a_secret_of_somebody_else_is_not_overwritten_by_a_copy(api_server: ApiS
 
 
 def test_only_what_it_makes_is_copied(api_server: ApiServer) -> None:
-    with pytest.raises(ClusterError, match="--copies etl/other: write namespace/name, with a Secret of this command"):
+    with pytest.raises(ClusterError, match="--copies etl/other: expected namespace/name"):
         Tokens(names=["a-token"], copies=["etl/other"]).cli_cmd()

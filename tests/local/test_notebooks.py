@@ -281,7 +281,7 @@ def test_a_cell_shows_the_pool(kernel_of_pools: Kernel) -> None:
 def test_a_cell_that_runs_twice_says_that_it_started_another_pool(kernel_of_pools: Kernel) -> None:
     kernel = kernel_of_pools
     cell = "import updraft.spark\npool = updraft.spark.local_pool(workers=1)"
-    said = "updraft: the pool of an earlier local_pool() keeps running until its stop() or the end of the kernel"
+    said = "updraft: the pool of an earlier local_pool() call still runs, until you call its stop() or the kernel ends"
     assert said not in kernel.run(cell).text
     kernel.run("first = pool")
     assert said in kernel.run(cell).text

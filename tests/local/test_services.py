@@ -145,7 +145,10 @@ def test_an_option_that_does_not_exist_is_named_in_one_line_with_the_one_that_wa
 def test_a_module_that_cannot_be_imported_is_named_at_every_start(capsys: pytest.CaptureFixture[str]) -> None:
     # The error is printed even if the log level is above notices.
     with updraft.spark.local_pool(workers=1, functions="no_such_module", log_level="error") as pool:
-        said = "updraft: the pool runs, but the module 'no_such_module' of functions cannot be imported: Module"
+        said = (
+            "updraft: the pool has started with a fault: the module 'no_such_module' of functions cannot be imported: "
+            "Module"
+        )
         assert capsys.readouterr().err.count(said) == 1
         pool.restart()
         assert capsys.readouterr().err.count(said) == 1
@@ -208,7 +211,7 @@ def test_options_that_failed_are_forgotten() -> None:
 
 def test_a_pool_without_a_status_page_says_so() -> None:
     with updraft.spark.local_pool(workers=1, metrics_listen="") as pool:
-        with pytest.raises(updraft.spark.LocalServiceError, match="the pool has no status page, as metrics_listen"):
+        with pytest.raises(updraft.spark.LocalServiceError, match="has no status page, because metrics_listen"):
             _ = pool.status_url
         assert "pool at grpc" in pool._repr_html_()
 

@@ -24,7 +24,7 @@ def test_a_spark_that_was_started_before_is_refused(carried: Path, tmp_path: Pat
     program = [sys.executable, "-c", _STARTED_BEFORE]
     ran = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert ran.returncode == 1
-    assert "RuntimeError: this process has started a Spark without Updraft" in ran.stderr
+    assert "RuntimeError: this process has started Spark without Updraft" in ran.stderr
     assert "restart the kernel" in ran.stderr
 
 

@@ -33,7 +33,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory, watched_job(Path(directory)) as (job, prometheus):
         for number in range(_ROUNDS):
             job.run(number, _TASKS)
-            # A pool delays the next start if its workers keep dying.
+            # Kill a worker only now and then: a pool whose workers keep dying delays new ones.
             if number % _ROUNDS_BETWEEN_LOSSES == 0:
                 job.lose_a_worker()
         for path in sorted((CHART / "dashboards").glob("*.json")):

@@ -12,7 +12,7 @@ from updraft_cli.commands.serve import Interruption
 
 @pytest.fixture
 def interruption() -> Iterator[Interruption]:
-    # As a script's shell leaves SIGINT for what it starts in the background.
+    # Ignore SIGINT, as a shell does for the background commands of a script.
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     yield Interruption()
     for number, handler in before.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `updraft serve` sees of the files that it serves, and of the port that it serves them on."""
+"""Changes of served files and a taken port, as `updraft serve` detects them."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def test_a_file_that_keeps_its_time_has_changed_all_the_same(module: Path, text:
     replacement = module.with_suffix(".new")
     replacement.write_text(text)
     replacement.replace(module)
-    # The clock of a file system moves every few milliseconds.
+    # Repeat, because the clock of a file system advances only every few milliseconds.
     while module.stat().st_ctime_ns == before.st_ctime_ns or module.stat().st_mtime_ns != before.st_mtime_ns:
         os.utime(module, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert files.changes() == [module.name]

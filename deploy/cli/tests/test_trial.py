@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trial of kinds that end, and of kinds that do not."""
+"""Trial of kinds that end, and of kinds that hang."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHORT = Limits(first_seconds=0.05, later_seconds=_LONG_SECONDS, end_seconds=0.0
 def _spark(
     confs: Mapping[str, str] = {}, cancel: Callable[[], object] = list, path: Callable[[str], Any] | None = None
 ) -> Any:
-    """Return a stand-in for a local session; `path` makes Hadoop's paths."""
+    """Return a stand-in for a local session; `path` replaces the constructor of Hadoop's `Path`."""
     jvm = SimpleNamespace(
         org=SimpleNamespace(apache=SimpleNamespace(hadoop=SimpleNamespace(fs=SimpleNamespace(Path=path))))
     )

@@ -32,9 +32,9 @@ class CommonSettings(Settings):
     max_message_bytes: int = restated(ServiceSettings, "max_message_bytes")
     drain_timeout_seconds: float = restated(ServiceSettings, "drain_timeout_seconds")
     restricted_functions: FunctionNames = setting(
-        "Registered function that runs without network and subprocesses, as with the profile restricted, in a pool "
-        "whose profile is compatible. Set it for functions that handle data which must not leave. Repeat the option, "
-        "or separate names with commas.",
+        "Registered function to run without network and subprocesses, as with --profile restricted, in a pool whose "
+        "profile is compatible. Set it for functions whose data must not leave the pool. Repeat the option, or "
+        "separate names with commas.",
         default=(),
         unit="functions",
     )
@@ -50,9 +50,10 @@ class FrontSettings(ServiceSettings, CommonSettings):
         default=None,
     )
     max_batch_bytes: int = setting(
-        "Maximum size of a batch that is larger than --max-message-bytes and comes in parts, such as a single row "
-        "with a large text. Raise it if an error names it; a worker then needs --worker-memory-bytes of eight times "
-        "as much. Decoded dictionary-encoded columns of a batch may take as much, and so may their dictionaries.",
+        "Maximum size of a batch that is larger than --max-message-bytes and so comes in parts, such as a single row "
+        "with a large text. Raise it if an error names it, and set --worker-memory-bytes to at least eight times as "
+        "much. The same limit applies to a batch with decoded dictionary-encoded columns, and to all dictionaries of "
+        "an exchange together.",
         default=1024 * MIB,
         unit="bytes",
         ge=MIB,
@@ -79,10 +80,10 @@ class FrontSettings(ServiceSettings, CommonSettings):
         le=256,
     )
     idle_worker_seconds: float = setting(
-        "Time for which a worker keeps what a session has imported and left in memory after the session's last "
-        "exchange. Then it ends, and a new worker takes its place; it ends earlier if others need its memory. Raise "
-        "it for notebooks with slow imports, lower it to free memory sooner. Workers of registered functions stay, "
-        "except for extra ones of tasks that need several at once. 0 ends a worker with its exchange.",
+        "Time for which a worker stays after its session's last exchange, with what the session has imported and "
+        "left in memory. Then the pool replaces it; sooner if others need its memory. Raise it for notebooks with "
+        "slow imports, lower it to free memory sooner. Workers of registered functions stay, except for the extra "
+        "workers of tasks that need several at once. 0 ends a worker with its exchange.",
         default=600.0,
         unit="seconds",
         ge=0,
@@ -115,8 +116,8 @@ class FrontSettings(ServiceSettings, CommonSettings):
     worker_scratch_bytes: int = setting(
         "Maximum disk space of all files in a worker's scratch directory together, with one file per 64 KiB (at least "
         "10,000, at most a million). Set it to less than the disk has. Beyond the limit the exchange ends with an "
-        "error, and its worker with it. Open files without a name are not found; --worker-file-bytes limits each of "
-        "them. The process of a batched function has the same limit.",
+        "error, and its worker with it. Open files without a name do not count, but --worker-file-bytes "
+        "limits each of them. The process of a batched function has the same limit.",
         default=64 * 1024**3,
         unit="bytes",
         ge=1,
@@ -150,8 +151,9 @@ class FrontSettings(ServiceSettings, CommonSettings):
         "End a worker whose function works on one batch for longer than this. Set it if you know how long a batch "
         "takes at most. Time counts from when the function takes a batch until it takes the next one or ends, however "
         "many batches it returns meanwhile; waiting for the client does not count. Batches that are joined for a "
-        "registered aggregate have the time of all of them. Functions cannot use the kernel's timer of real time "
-        "then. Defaults to one day, which the front alone counts. 0 sets no limit.",
+        "registered aggregate may take the sum of their limits. If the limit is set, workers use the timer ITIMER_REAL "
+        "for it, so functions cannot (signal.alarm, signal.setitimer). Defaults to one day, which only the front "
+        "measures. 0 sets no limit.",
         default=None,
         unit="seconds",
         ge=0,
@@ -178,7 +180,11 @@ class FrontSettings(ServiceSettings, CommonSettings):
     @model_validator(mode="after")
     def _signers_go_with_signatures(self) -> Self:
         if (self.signers_file is not None) != (self.session_functions in ("signed", "prefer-signed")):
-            raise ValueError("--signers-file goes with --session-functions signed or prefer-signed, and these with it")
+            raise ValueError(
+                f"--session-functions {self.session_functions} needs --signers-file"
+                if self.signers_file is None
+                else f"--signers-file needs --session-functions signed or prefer-signed, not {self.session_functions}"
+            )
         return self
 
 
@@ -202,11 +208,11 @@ class WorkersSettings(CommonSettings):
         ge=0,
     )
     model_memory_bytes: int = setting(
-        "Maximum anonymous and shared memory of the processes of all batched functions together, above the memory of "
-        "the image that all workers share. Set it if not all models fit: functions are then loaded when they are "
-        "called, and the least recently called ones end to make room. A process that alone needs more is ended. 0 "
-        "loads all functions at the start, and ends a process that takes three quarters of the memory of the "
-        "container or machine.",
+        "Maximum anonymous and shared memory of the model processes of all batched functions together, above the "
+        "memory of the image that all workers share. Set it if not all models fit: the pool then loads a function "
+        "when it is called, and ends the processes of the least recently called functions to make room. It also ends "
+        "a process that alone exceeds the limit. With 0, the pool loads all functions at the start, and ends a process "
+        "that takes more than three quarters of the memory of the container or machine.",
         default=0,
         unit="bytes",
         ge=0,
@@ -241,14 +247,15 @@ class WorkersSettings(CommonSettings):
         default="compatible",
     )
     shared_memory: Literal["own", "pool", "machine"] = setting(
-        "The /dev/shm that workers use. own: each worker has one of its own, which ends with it, if the kernel lets "
-        "the pool's user mount (the layer shared-memory); otherwise workers use that of the machine or pod, and only "
-        "functions of clients that name no tenant may use it, since files there outlive their exchange. pool: the "
-        "same, but the pool alone uses /dev/shm, as in a container, so all functions may use it; the pool removes "
-        "files that are neither open nor mapped when the last running exchange of an owner ends. machine: all "
-        "functions use that of the machine; files stay until they are removed. Set it to pool in a container, to "
-        "machine if functions exchange files with other programs there. A shared /dev/shm cannot be listed, but files "
-        "can be opened by name; with the profile restricted, own and pool never share one.",
+        "The /dev/shm that workers use. own: each worker has a private /dev/shm, which ends with it, if the kernel "
+        "lets the pool's user mount (the layer shared-memory). Otherwise workers share /dev/shm of the machine or pod, "
+        "and only functions of clients that name no tenant may use it, because files there outlive their exchange. "
+        "pool: like own, but for a pool that alone uses /dev/shm, as in a container. If workers share it, all "
+        "functions may use it, and when the last running exchange of an owner ends, the pool removes files that are "
+        "neither open nor mapped. machine: all functions use /dev/shm of the machine; files stay until someone removes "
+        "them. Set it to pool in a container, to machine if functions exchange files with other programs there. "
+        "Functions cannot list a shared /dev/shm, but they can open files by name. With the profile restricted, own "
+        "and pool never share it.",
         default="own",
     )
     worker_file_bytes: int = setting(
@@ -260,16 +267,17 @@ class WorkersSettings(CommonSettings):
     )
     worker_descriptors: int = setting(
         "Maximum number of open files, sockets and pipes of a worker and of each process that its function starts; "
-        "beyond it a call fails with the error Too many open files. Lower it if functions are hostile: what waits in "
-        "sockets is memory that no other limit counts. It is at most what the service itself may have, less a reserve.",
+        "beyond it a call fails with the error Too many open files. Lower it if functions are hostile, because no "
+        "other limit counts the data that waits in their sockets. The effective limit is never above the service's own "
+        "limit of open files, less a reserve.",
         default=65_536,
         unit="descriptors",
         ge=256,
     )
     require: LayerNames = setting(
-        f"Layer of the workers' sandbox without which the pool does not start: {', '.join(NEEDS)}. Set it where "
-        "functions are hostile, so that no pool runs with less. Repeat the option, or separate layers with commas. "
-        "Other layers are used if the kernel has them; the log, the status and the metrics show which are on.",
+        f"Required layer of the workers' sandbox: {', '.join(NEEDS)}. The pool does not start if the kernel lacks a "
+        "required layer, and uses the other layers if the kernel has them. Set it if functions may be hostile. Repeat "
+        "the option, or separate layers with commas. The log, the status and the metrics show which layers are on.",
         default=(),
         unit="layers",
     )
@@ -332,9 +340,9 @@ class ServeSettings(WorkersSettings, FrontSettings):
 class SeparateFrontSettings(FrontSettings):
     """Serve a pool's clients, with workers that run elsewhere on this machine or in another container of the pod.
 
-    The workers are started by `updraft-server workers` and may come and go: without them the front is not ready. Every
-    option can also be set by an environment variable: --drain-timeout-seconds is UPDRAFT_DRAIN_TIMEOUT_SECONDS. SIGTERM
-    drains the pool: it finishes what runs and accepts nothing new.
+    `updraft-server workers` starts the workers. They may end and start again; without them the front is not ready.
+    Every option can also be set by an environment variable: --drain-timeout-seconds is UPDRAFT_DRAIN_TIMEOUT_SECONDS.
+    SIGTERM drains the pool: it finishes what runs and accepts nothing new.
     """
 
     runtime_directory: Path = setting(
@@ -346,8 +354,8 @@ class SeparateFrontSettings(FrontSettings):
 class SeparateWorkersSettings(WorkersSettings):
     """Run a pool's workers, for a front that runs elsewhere on this machine or in another container of the pod.
 
-    The front is started by `updraft-server front`; the workers wait for it, and all of them end when they lose it. What
-    both commands can be told has to be the same. Every option can also be set by an environment variable:
+    `updraft-server front` starts the front. The workers wait for it, and all of them end when they lose it. Give both
+    commands the same values for the options that both have. Every option can also be set by an environment variable:
     --worker-file-bytes is UPDRAFT_WORKER_FILE_BYTES. After SIGTERM the workers serve on until the front has drained.
     """
 
@@ -371,8 +379,8 @@ def reference() -> str:
         + f"""
 ## The halves of a pool as two commands
 
-`updraft-server front` and `updraft-server workers` take the same settings as above, those that concern them, but for
-the directories. Those that both take have to be the same for both.
+`updraft-server front` and `updraft-server workers` each take a part of the settings above; only the directories differ.
+Give both commands the same values for the settings that both take.
 
 ### `updraft-server front` alone
 

@@ -99,8 +99,8 @@ async def test_a_function_that_skips_its_input_finishes_before_the_client(zygote
 
 
 MISFITS = {
-    "no_udtf": (session_command(TABLE, []), "udtf belongs to table functions"),
-    "udtf_of_a_udf": (table_command(SCALAR_PANDAS, Repeat, RESULT), "udtf belongs to table functions"),
+    "no_udtf": (session_command(TABLE, []), "table functions need udtf"),
+    "udtf_of_a_udf": (table_command(SCALAR_PANDAS, Repeat, RESULT), "table functions need udtf"),
     "numbers_for_pickles": (table_command(TABLE, Repeat, RESULT), "pickled UDFs take one binary column"),
 }
 

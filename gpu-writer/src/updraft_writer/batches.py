@@ -18,9 +18,9 @@ from updraft_writer.request import SERVICE, WriteRequest
 from updraft_writer.row_groups import check_unbacked, reserved_bytes
 from updraft_writer.shared_values import refuse_shared_views
 
-# Largest batch that the event loop decodes itself, because handing it to a thread would take longer than decoding it. A
-# thread decodes larger batches. Otherwise all other exchanges would wait while the batch is copied and checked. A
-# header has about 50 bytes for each column.
+# Largest batch that the event loop decodes itself: handing it to a thread would take longer than decoding it. Larger
+# batches go to a thread, because all other exchanges would wait while the event loop copies and checks them. A header
+# has about 50 bytes for each column.
 _MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 32 << 10, 1 << 20
 # Limit on a batch's header, which credit does not cover. The header of the widest schema takes less than 3 MiB.
 _MAX_HEADER_BYTES = 4 << 20
@@ -78,8 +78,7 @@ class Batches:
             raise ProtocolError(f"a part of batch {sequence} that is not the last one has Arrow metadata")
         if self._parts is None:
             self._check_covered(sequence, part.body_bytes, credit_bytes)
-            # The batch needs no limit of its own: its credit covers it, and no credit covers more than the writer
-            # accepts.
+            # The credit already limits the size of the batch, because no credit covers more than the writer accepts.
             self._parts = BatchParts(sequence, part, limit_bytes=part.body_bytes, setting="")
         take = partial(self._parts.add, part, fields.data_body)
         # A large part goes to a thread: the first copy into new memory takes a few milliseconds for each 16 MiB.

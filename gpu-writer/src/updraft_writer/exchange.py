@@ -45,8 +45,8 @@ STALL_TIMEOUT_SECONDS = 60.0
 # by byte would hold its quota for ever.
 _LEAST_BYTES_IN_TIME = PART_BYTES
 # Longest time for which credit may stay unused if another tenant waits for the quota. A client asks for credit once it
-# has the batch, so it needs this time only to send the batch, not to compute it. In this time it has to use up its
-# credit, or at least _LEAST_BYTES_IN_TIME of it. Otherwise a client could keep a lot of credit by using a little.
+# has the batch, so it needs this time to send the batch, not to compute it. In this time the client has to use all of
+# its credit, or at least _LEAST_BYTES_IN_TIME. Otherwise a client could keep a lot of credit by using a little.
 _UNUSED_CREDIT_SECONDS = 10.0
 # Longest idle time of a file if another tenant waits for its place. The limit is high because Spark tasks may compute
 # for minutes between two batches.
@@ -125,7 +125,7 @@ class WriteExchange:
             try:
                 await asyncio.gather(receiving, *helpers, return_exceptions=True)
             finally:
-                # Also after a second cancellation: a deadline and a client that hangs up may both cancel.
+                # Do this even after a second cancellation: a deadline may cancel, and a client that hangs up too.
                 self._let_go_of_batch(receiving)
                 self.call.stop_reading(self._release_credit)
         # Await nothing after this: the outcome of the exchange has to be the outcome of the file.
@@ -306,9 +306,9 @@ class WriteExchange:
             is_same = bool(self._credit) and self._credit[0] is oldest and not self._batch_is_here
             if is_same and self._batches.come_bytes - come_bytes < _LEAST_BYTES_IN_TIME:
                 raise DeadlineError(
-                    f"the client did not use its credit for a batch within {STALL_TIMEOUT_SECONDS:g} seconds: in that "
-                    f"time a batch has to come as a whole, or at least {_LEAST_BYTES_IN_TIME} bytes of its parts: ask "
-                    "for credit only for a batch that can be sent at once"
+                    f"the client did not use its credit for a batch: within {STALL_TIMEOUT_SECONDS:g} seconds it sent "
+                    f"neither the whole batch nor {_LEAST_BYTES_IN_TIME} bytes of its parts: ask for credit only for a "
+                    "batch that can be sent at once"
                 )
 
     async def _watch_unused_credit(self) -> None:

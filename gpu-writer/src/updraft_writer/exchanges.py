@@ -162,11 +162,9 @@ class Exchanges:
         return await asyncio.to_thread(with_schema, command, header, share=share, roots=roots)
 
     async def _let_go(self, record: _Record) -> None:
-        """Wait until a failed file is cleaned up.
+        """Wait until a failed file is cleaned up, or until its storage stops answering.
 
-        Once the call has ended, the client may remove the file's directory.
-
-        Stop waiting if the storage does not answer.
+        The call must not end before that, because the client may then remove the file's directory.
         """
         if record.closing is None or record.file is None:
             return

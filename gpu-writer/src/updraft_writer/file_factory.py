@@ -201,7 +201,9 @@ def choose_encoder(
         try:
             layout = make_layout()
             if not gpu.engine.has_codec(layout.plan):
-                raise NotOnGpuError(ReasonKind.CODEC, f"the GPU's encoder has no codec {layout.plan.codec} here")
+                raise NotOnGpuError(
+                    ReasonKind.CODEC, f"the GPU encoder of this machine lacks the codec {layout.plan.codec}"
+                )
             return GpuEncoder(gpu, layout, make_cpu, blocks)
         except NotOnGpuError as error:
             encoder.reason = error.reason

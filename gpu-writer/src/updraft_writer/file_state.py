@@ -80,7 +80,7 @@ class FileLife:
         if self.error is not None:
             raise self.error
         if self.state is FileState.ABORTED:
-            raise InternalError("the file was given up")
+            raise InternalError("the file was aborted")
 
     def check_open(self) -> None:
         """Raise unless the file still accepts batches."""

@@ -3,9 +3,8 @@
 
 Each row group has its own asyncio task. The task holds the row group's reservation and releases it, however the task
 ends. Two first-come-first-served locks, one for encoding and one for storing, keep the row groups of a file in order.
-One row group can be encoded while the previous one is stored. A GPU's encoder takes several row groups in one step, if
-they are waiting. Nothing in this module waits for the quota, so held bytes
-are always released in the end.
+One row group can be encoded while the previous one is stored. A GPU's encoder takes several waiting row groups in one
+step. Nothing in this module waits for the quota, so held bytes are always released in the end.
 """
 
 import asyncio
@@ -75,9 +74,9 @@ class OpenFile:
     encode_threads: Executor
     device: DevicePlace | None = None
     choose: Callable[[Sequence[pa.RecordBatch]], None] = lambda _batches: None
-    """Choice of the encoder, called with the batches of the first row group."""
+    """Callback that chooses the encoder, called with the batches of the first row group."""
     most_joined_bytes: Callable[[], int] = lambda: 0
-    """Raw bytes of the row groups that the encoder takes together, if they are waiting for it."""
+    """Callback that returns the most raw bytes of waiting row groups that the encoder takes in one step."""
     span: Span = UNRECORDED
     progress: Progress = field(init=False, default_factory=Progress)
     failed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
@@ -257,7 +256,7 @@ class OpenFile:
                 self._poison(_as_updraft_error(error))
 
     def _join_waiting(self, group: RowGroup) -> None:
-        """Join the row groups that wait behind `group`, which is first, as far as the encoder takes them together."""
+        """Add the row groups that wait behind `group` to it, as many as the encoder takes in one step."""
         self._unencoded.popleft()
         room_bytes = self.most_joined_bytes() - group.raw_bytes
         while self._unencoded and (following := self._unencoded[0]).raw_bytes <= room_bytes:
@@ -272,7 +271,7 @@ class OpenFile:
             self.choose(group.batches)
         self._make_room_for_filters(group)
         async with self._turn_on_device(group.raw_bytes):
-            # Check again: a file that has ended while it waited gets its turn without memory on the GPU.
+            # Check again: if the file ended while it waited, it has its turn but no memory on the GPU.
             self._life.check()
             # Keep no reference to the table here: its memory must be free when the reservation is released.
             pieces = await self._on_encode_thread(partial(self.encoder.write, group.take_table(self.shape.schema)))
@@ -282,7 +281,7 @@ class OpenFile:
 
     @asynccontextmanager
     async def _turn_on_device(self, raw_bytes: int) -> AsyncIterator[None]:
-        """Hold a turn on the GPU if the row group is encoded there. Callers get the turn before they take a thread."""
+        """Hold a turn on the GPU if the row group is encoded there. Wait for the turn before taking a thread."""
         if self.device is None:
             yield
             return

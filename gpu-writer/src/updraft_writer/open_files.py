@@ -181,7 +181,7 @@ class OpenFiles:
             # Log this again only when twice as many files are open as the last time.
             self._warned_of_files = 2 * len(self._files)
             _log.warning(
-                "row groups are smaller than asked for: the quota is less than four times open files times a row group",
+                "row groups are smaller than requested: the quota is below 4 x open files x the requested row group",
                 open_files=len(self._files),
                 wanted_bytes=wanted_bytes,
                 row_group_bytes=target,

@@ -16,9 +16,9 @@ import pyarrow as pa
 Piece = bytes | memoryview
 # Size of a piece: large enough for few writes to the storage, small enough to free memory piece by piece.
 PIECE_BYTES = 1024 * 1024
-# A block has several pieces, so that a copy is long compared with giving up the interpreter's lock and taking it again.
+# A block has several pieces, so that a copy takes long compared with releasing and retaking the interpreter's lock.
 BLOCK_BYTES = 4 * PIECE_BYTES
-# Most bytes of free blocks: what a few files have on their way to a fast storage.
+# Most bytes of free blocks: as much as a few files have in flight to a fast storage.
 _IDLE_BYTES = 256 * 1024 * 1024
 # Smaller copies keep the lock.
 _UNLOCKED_BYTES = 64 * 1024
@@ -33,7 +33,7 @@ class Blocks:
     def __init__(self, room_bytes: Callable[[], int] = lambda: _IDLE_BYTES) -> None:
         self._room_bytes = room_bytes
         self.elsewhere: Callable[[], int] = lambda: 0
-        """Function that returns how much of the room other memory takes."""
+        """Function that returns how many bytes of the room are taken by memory outside this pool."""
         self._free: list[mmap.mmap] = []
 
     @property
@@ -42,7 +42,7 @@ class Blocks:
         return len(self._free) * BLOCK_BYTES
 
     def take(self) -> "Block":
-        """Return a block, which comes back by itself."""
+        """Return a block. It returns to the pool once nothing refers to it."""
         try:
             memory = self._free.pop()
         except IndexError:
@@ -75,16 +75,16 @@ class Block:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is room for no more bytes."""
+        """Whether the block has no room left."""
         return self._used_bytes == BLOCK_BYTES
 
     def fill(self, data: memoryview) -> int:
-        """Copy as much of `data` as there is room for; return how much that is."""
+        """Copy as much of `data` as there is room for; return the number of bytes copied."""
         start, size = self._used_bytes, min(len(data), BLOCK_BYTES - self._used_bytes)
         if size < _UNLOCKED_BYTES:
             self._memory[start : start + size] = data[:size]
         else:
-            # ctypes gives up the interpreter's lock for the call.
+            # ctypes releases the interpreter's lock during the call.
             ctypes.memmove(self._address + start, pa.py_buffer(data).address, size)
         self._used_bytes += size
         return size
@@ -92,7 +92,7 @@ class Block:
     def pieces(self) -> Iterator[Piece]:
         """Yield the bytes so far. The block must not be filled any further.
 
-        A piece that is not whole is a copy: a file with few bytes holds no block.
+        A last piece of less than PIECE_BYTES is a copy, so that a file with few bytes does not hold a block.
         """
         whole_bytes = self._used_bytes - self._used_bytes % PIECE_BYTES
         if whole_bytes:

@@ -215,7 +215,7 @@ class Quota:
     def tell_shortage(self) -> None:
         """Report a shortage if a caller waits.
 
-        Call this after taking bytes that their holder keeps until it hears of a shortage.
+        Call this after taking bytes that the holder releases only when it hears of a shortage.
         """
         if queue := self._queue():
             wanted_bytes = min(queue[0].wanted_bytes, self.limits.quota_bytes)
@@ -226,7 +226,7 @@ class Quota:
             self.on_cap(waiter.tenant, self._reserve.used[waiter.tenant] + waiter.wanted_bytes - cap_bytes)
 
     def is_owed_to_others(self, tenant: str) -> bool:
-        """Return whether a tenant has its share while another waits for a first batch or for room in its own share."""
+        """Return whether a tenant has its share while another waits for its first batch or for room in its share."""
         share_bytes = self._share_bytes()
         return self._reserve.used[tenant] >= share_bytes and any(
             waiter.tenant != tenant and self._is_owed(waiter, share_bytes) for waiter in self._waiters

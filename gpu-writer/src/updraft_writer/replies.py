@@ -99,7 +99,7 @@ class ReturnedSink:
             while not (await asyncio.wait({sending}, timeout=silence.look_seconds))[0]:
                 if silence.is_too_long(self._replies.client_signs, owed=True):
                     raise DeadlineError(
-                        f"the client did not read its file for {self._silence_seconds:g} seconds, and sent nothing "
+                        f"the client neither read its file nor sent a message for {self._silence_seconds:g} seconds "
                         "(--client-silence-seconds of the writer)"
                     )
             sending.result()

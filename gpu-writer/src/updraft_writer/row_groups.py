@@ -27,8 +27,8 @@ _ENCODING_BYTES_PER_TARGET_BYTE = 4
 # never cuts a row.
 _LARGEST_ROW_BYTES = 64 << 20
 
-# A credit's bytes for values without bytes are the quota divided by this number, within the bounds below. So the quota
-# has room for several batches.
+# Each credit also covers memory for values without bytes: the quota divided by this number, within the bounds below. So
+# the quota has room for several such batches.
 _ALLOWANCES_PER_QUOTA = 4
 _SMALLEST_ALLOWANCE_BYTES, _LARGEST_ALLOWANCE_BYTES = 1 << 20, 64 << 20
 
@@ -166,8 +166,8 @@ class RowGroupBuilder:
         self._rows += batch.num_rows
         if self._rows // self._max_rows > _MAX_CUT_ROW_GROUPS:
             raise LimitError(
-                f"row groups of {self._max_rows} rows (row_group_rows) would be more than {_MAX_CUT_ROW_GROUPS} in one "
-                "file, which is the limit: ask for larger row groups, or write more files"
+                f"with {self._max_rows} rows for each row group (row_group_rows), the file would have more than the "
+                f"limit of {_MAX_CUT_ROW_GROUPS} row groups: ask for larger row groups, or write more files"
             )
         listed = ListedBooleans(batch) if encoding_bytes > _ENCODING_BYTES_PER_TARGET_BYTE * target_bytes else None
         if listed is not None:

@@ -31,7 +31,7 @@ def has_views(schema: pa.Schema) -> bool:
 
 
 def refuse_shared_views(batch: pa.RecordBatch, *, body_bytes: int) -> None:
-    """Raise LimitError if the views of a batch stand for more bytes than it carries; raises nothing else.
+    """Raise LimitError if the views of a batch refer to more bytes than the batch carries. Raises no other error.
 
     The batch need not be validated before this check. Validating views that share a long string takes as long as
     copying the string for each view.

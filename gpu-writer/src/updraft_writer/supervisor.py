@@ -2,8 +2,7 @@
 """Process of `updraft-writer serve`, which starts the writer, restarts it when it dies or hangs, and ends it.
 
 This process imports neither gRPC nor pyarrow and does not use the network, so that only a signal can make it fail. When
-this process dies, the writer ends too. When the writer dies, clients send their unfinished files again, to the new
-writer.
+this process dies, the writer ends too. When the writer dies, clients send their unfinished files to the new writer.
 """
 
 import contextlib

@@ -66,7 +66,7 @@ class Writer:
         pinned_bytes = self._library_bytes + staging_bytes if isinstance(self._gpu, Gpu) else 0
         receivers = number_of_receivers(len(os.sched_getaffinity(0)))
         if settings.listen_address is None:
-            # Only a port can be shared.
+            # Several receivers can share a TCP port, but not a Unix socket.
             receivers = min(receivers, 1)
         limits = _quota_limits(settings, pinned_bytes=pinned_bytes, receivers_bytes=receivers * RECEIVER_BYTES)
         self.quota = Quota(limits, caps=caps)
@@ -77,7 +77,7 @@ class Writer:
         )
         self.factory = FileFactory(self.quota, self.files, self._gpu, settings)
         self.receivers = self._made_receivers(receivers) if receivers else None
-        """Processes that receive; None if this one does."""
+        """Receivers; None if this process receives itself."""
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-writer")
         self._early_reads = EarlyReads(
             limit_bytes=self.quota.limits.quota_bytes,

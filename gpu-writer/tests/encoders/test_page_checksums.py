@@ -62,13 +62,13 @@ def test_columns_without_data_pages_are_no_exception() -> None:
 
 def test_bytes_that_are_not_pages_are_an_error() -> None:
     data, end_of_pages = library_file()
-    with pytest.raises(EncodeError, match="no page begins where the last one ended"):
+    with pytest.raises(EncodeError, match="the bytes after a page are not a page header"):
         list(PageChecksums().add(memoryview(b"PAR1" + bytes([0x1C, 0x00, 0x00, 0x00]))))
     checksums = PageChecksums()
     list(checksums.add(memoryview(data)[: end_of_pages - 1]))
     with pytest.raises(EncodeError, match="ended the file within a page"):
         checksums.end(data[end_of_pages:])
-    with pytest.raises(EncodeError, match="where no page begins"):
+    with pytest.raises(EncodeError, match="but no page begins there"):
         PageChecksums().end(data[end_of_pages:])
 
 

@@ -264,7 +264,7 @@ def test_a_file_that_gets_no_thread_does_not_blame_its_own_storage(tmp_path: Pat
             with pytest.raises(SinkError, match="the storage has not answered"):
                 hanging.finish()
             file.write(BATCH)
-            with pytest.raises(SinkError, match="other files' storages hold all threads"):
+            with pytest.raises(SinkError, match="operations of other files have occupied all storage threads"):
                 file.finish()
         finally:
             gate.opened.set()

@@ -24,7 +24,7 @@ class Component:
     purl: str
     """Package URL, by which vulnerabilities are looked up."""
     licences: tuple[str, ...] | None
-    """Licenses in the package's own words; None if its metadata is not available."""
+    """Licenses as the package names them; None if its metadata is not available."""
 
 
 def read_bill(path: Path, language: str) -> list[Component]:

@@ -13,7 +13,7 @@ POLICY_FILE = Path(__file__).with_name("audit.toml")
 
 
 class AuditError(Exception):
-    """Raised if something cannot be looked up or read. Missing knowledge is not a pass."""
+    """Raised if something cannot be looked up or read: an audit without all of its data must not pass."""
 
 
 class Ignored(BaseModel):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Known vulnerabilities of components, from a service with OSV's API (https://google.github.io/osv.dev/api).
 
-One request covers both languages, by the package URLs of the bills: existing tools read either uv's lock or Maven's, or
+One request with the bills' package URLs covers both languages. Existing tools read the files of either uv or Maven, or
 have to be fetched as a binary. An incomplete answer is an error, never a pass.
 """
 

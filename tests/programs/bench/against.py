@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-against BASE=../checkout`: cost of UDFs with this tree's pool and connector against another checkout's.
 
-Each checkout, in which `make setup connector` has run, starts its own pool and Spark with its own code. Both run the
-same case in turn, in random order within each pair, so both see the same noise. The program prints the median of this
-tree's cost divided by the other's, in CPU seconds of all processes and in wall seconds, with the 95% confidence
-interval of the median. It only measures; it has no targets.
+`make setup connector` must have run in each checkout. Each checkout starts its own pool and Spark with its own code.
+Both run the same case in turn, in random order within each pair, so both see the same noise. The program prints the
+median of this tree's cost divided by the other's, in CPU seconds of all processes and in wall seconds, with the 95%
+confidence interval of the median. It measures without targets.
 """
 
 from __future__ import annotations

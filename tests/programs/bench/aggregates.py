@@ -3,9 +3,9 @@
 
 Both read the same rows in one Spark and take turns. The registered aggregate is `mean` of
 docs/examples/functions/shop.py, called by name from SQL; it shuffles the states of groups. The other is a
-grouped-aggregate pandas_udf, which shuffles all rows; the program checks the plan to be sure that stock runs it. Bytes
-are those that Spark reports for its shuffle. build/bench/aggregates.json has every run. The exit status is 1 if a
-promise is missed: at most a tenth of the bytes, and at least three times as fast.
+grouped-aggregate pandas_udf, which shuffles all rows; the program checks in the plan that stock runs it. Bytes are the
+shuffle bytes that Spark reports. build/bench/aggregates.json has every run. The exit status is 1 if a promise is
+missed: at most a tenth of the bytes, and at least three times as fast.
 """
 
 from __future__ import annotations

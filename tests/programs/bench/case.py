@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmark cases: each is a query over a number of rows, with what it is built from.
+"""Benchmark cases, each a query over a number of rows, and the inputs from which a case builds its query.
 
-`cases/` declares them, `driver.py` runs them in a Spark of its own, `udf.py` compares them.
+`cases/` declares the cases, `driver.py` runs them in a Spark process, and `udf.py` compares the results.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Use = Callable[[Any], Callable[..., Column]]
 
 @dataclass(frozen=True)
 class Scene:
-    """Inputs of a query; `use` wraps each scalar UDF, or replaces it if no UDF is to run."""
+    """Inputs of a query. `use` gets each scalar UDF and returns it, or returns a replacement to measure Spark alone."""
 
     spark: SparkSession
     directory: Path
@@ -33,7 +33,7 @@ class Scene:
     use: Use
 
     def numbers(self, partitions: int = PARTITIONS) -> DataFrame:
-        """Return a column `id`, generated as it is read."""
+        """Return a table with a column `id`, which Spark generates as it runs."""
         return self.spark.range(0, self.rows, 1, partitions)
 
     def grouped(self, groups: int) -> DataFrame:
@@ -46,7 +46,7 @@ class Scene:
         return self.spark.read.parquet(str(table.path(self.directory, self.rows)))
 
     def streamed(self, table: Table) -> DataFrame:
-        """Return a Parquet table as a stream with a batch for each file."""
+        """Return a Parquet table as a stream with one micro-batch for each file."""
         reader = self.spark.readStream.schema(self.stored(table).schema).option("maxFilesPerTrigger", 1)
         return reader.parquet(str(table.path(self.directory, self.rows)))
 
@@ -57,7 +57,7 @@ class Case:
 
     Attributes:
         vectors: whether Spark can pass this kind of input as vectors.
-        has_floor: whether the query can be built without its UDF, which shows Spark's own cost.
+        has_floor: whether the query can be built without its UDF, to measure Spark's own cost.
         cores: number of tasks that Spark runs at once.
         confs: settings of the connector for this case.
     """
@@ -75,7 +75,7 @@ class Case:
     confs: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def runs_as(self, variant: Variant) -> bool:
-        """Return whether a variant differs from the others in this case."""
+        """Return whether a variant runs this case: it does not if it would not differ from another variant."""
         return (self.vectors or not variant.needs_vectors) and (self.has_floor or variant.runs_udf)
 
     def scaled(self, scale: float) -> int:
@@ -84,10 +84,10 @@ class Case:
 
 
 def with_udf(function: Any) -> Callable[..., Column]:
-    """Keep the UDF in the query."""
+    """Return the UDF unchanged."""
     return function  # type: ignore[no-any-return]
 
 
 def without_udf(function: Any) -> Callable[..., Column]:
-    """Replace the UDF's result by its first argument."""
+    """Return a replacement for the UDF, whose result is the first argument."""
     return lambda column, *_: F.col(column)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stand-in for a GPU that copies instead of encoding, to measure the writer's own cost.
 
-A GPU reads a row group from pinned memory without the CPU, so the stand-in leaves it alone; without pinned memory it
-copies the row group, as a driver does. It returns as many bytes as an encoded row group has, one column of pages at a
-time, from one reused buffer, as libcudf does. The footer is that of a file with as many nulls.
+A GPU reads pinned memory without the CPU, so the stand-in does not read a row group in pinned memory. Without pinned
+memory, it copies the row group, as a driver does. It returns as many bytes as an encoded row group has, one column of
+pages at a time, from one reused buffer, as libcudf does. The footer is that of a file with the same number of nulls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PAGE_ROWS = 20_000
 
 
 class FoundDevice:
-    """Value of the writer's `find_engine` that finds the stand-in, for `tests.support.constants`."""
+    """Replacement for the writer's `find_engine`, for `tests.support.constants`. It returns the stand-in."""
 
     def __repr__(self) -> str:
         return f"lambda *_, **__: __import__({__name__!r}, fromlist=['x']).CopyingDevice(1 / 7)"
@@ -59,7 +59,7 @@ class CopyingDevice:
         """Do nothing: this memory never fails."""
 
     def memory(self, purpose: str, size: int) -> Any:
-        """Return warm memory of this thread, which is kept for the next row group as a library would."""
+        """Return memory of this thread that was used before. Like a library, keep it for the next row group."""
         found = getattr(self._memory, purpose, None)
         if found is None or len(found) < size:
             found = np.ones(2 * size, np.uint8)

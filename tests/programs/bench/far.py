@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-far`: batches per second of a task whose pool is a few milliseconds away, and of one whose pool is near.
 
-The function waits for each batch, so that the pool does the same work in both cases however busy the machine is. Both
+The function sleeps for each batch, so that the pool takes as long in both cases, however busy the machine is. Both
 connections go through a proxy; for the far pool, the proxy delays every byte.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-formats`: Delta and Iceberg tables with data files by the format's own writer, by Updraft and by Comet.
+"""`make bench-formats`: Delta and Iceberg tables, with data files written by the format itself, Updraft and Comet.
 
 Each variant has its own Spark on the same machine and disk, and they take turns. CPU seconds are those of the driver,
 its JVM and the writer. The table is restored before each run.
@@ -31,7 +31,7 @@ _ROWS = 3_000_000
 # Approximate size of a row in Arrow.
 _ROW_BYTES = 90
 _QUOTA_MIB = 256
-# Warm-up runs, until the JVM has compiled what the statements need.
+# Warm-up runs, in which the JVM compiles the code that the statements need.
 _RUNS_BEFORE = 2
 
 
@@ -80,7 +80,7 @@ def _measure(
             try:
                 run = table.run()
             except OtherWriterError as error:
-                # Comet leaves some statements to Iceberg.
+                # Comet leaves the files of some statements to Iceberg's own writer.
                 print(f"{table_format:9}{case.title:38}is left out: {error}", flush=True)
                 tables.pop(name).drop()
                 continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark session in a process of its own for each variant, with its CPU time."""
+"""Spark session in a separate process for each variant, with its CPU time."""
 
 from __future__ import annotations
 

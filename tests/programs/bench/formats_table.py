@@ -14,7 +14,7 @@ from tests.programs.bench.formats_session import Run, Session
 
 
 class OtherWriterError(Exception):
-    """Raised if the files were not made by the variant's own writer, since the times would be misleading."""
+    """Raised if another writer than the variant's made the files: the times would be misleading."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class TableRun(Run):
     """Time and memory of one run, and the size of the table after it.
 
     Attributes:
-        file_bytes: bytes of the table's data files after the run, replaced ones included.
+        file_bytes: bytes of the table's data files after the run, including replaced files.
     """
 
     file_bytes: int

@@ -38,7 +38,7 @@ from tests.support.service import WITH_ITS_OWNER
 _BATCH_ROWS = 10_000
 _SCHEMA = pa.schema([pa.field("x", pa.int64())])
 _SERVERS = REPOSITORY / "tests/programs/bench/function_servers"
-# A side that needs more time for all batches gets fewer.
+# A side that needs more time than this for all batches gets fewer batches.
 _PATIENCE_SECONDS = 5.0
 # A side that has spent this time on a case stops running it.
 _ROUNDS_SECONDS = 60.0

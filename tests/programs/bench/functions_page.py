@@ -49,8 +49,8 @@ The client is the same: pyarrow.flight, one exchange with 64 batches of 10,000 i
 All servers run on one machine with {cores} cores and are called in turn.
 
 Rows per second are medians of {runs} runs. CPU is that of the server's processes. A pool checks each batch, queues
-exchanges, and runs the function in a process of its own; the others do it all in one process. To a function of a batch
-a pool gives an Arrow array, and the peers give lists.
+exchanges, and runs the function in a separate worker process; each of the other servers is a single process. A pool
+gives a function of a batch an Arrow array, and the peers give it lists.
 
 One exchange has one worker, and a worker runs one thread of Python: the call of a Python function alone takes a large
 part of a value's time, and even the bare server, which does hardly anything, is barely past the target. The targets are
@@ -61,7 +61,7 @@ for a pool at work: as many exchanges as workers, and a core for each.
 _AT_ONCE = """
 ## {exchanges} exchanges at once
 
-`make bench-functions BENCH="--exchanges {exchanges}"`: as many exchanges at once, each of a client of its own, on one
+`make bench-functions BENCH="--exchanges {exchanges}"`: {exchanges} exchanges at once, each from its own client, on one
 machine with {cores} cores. The clients are threads of one process there. The pool has {exchanges} workers. Medians of
 {runs} runs.
 {slow}

@@ -42,7 +42,7 @@ class Healing:
 
     @property
     def is_in_time(self) -> bool:
-        """Whether the median keeps the promise; a single kill may hit other load on the machine."""
+        """Whether the median keeps the promise. Single kills do not count: the machine may have been busy."""
         return statistics.median(self.seconds) <= _PROMISED_SECONDS
 
 

@@ -40,7 +40,7 @@ _WAIT_SECONDS = 0.1
 _LEAST_ROWS = 512
 _LEAST_GAIN = 4.0
 _MOST_COPIES = 1.5
-"""One copy, plus the memory that workers share with each other but a model process has to itself."""
+"""One copy, plus memory that workers share with each other but not with a model process."""
 _PIXELS = 64
 
 
@@ -115,14 +115,14 @@ def copies(joined: Measured, in_each_worker: Measured) -> float:
     """Return the memory of all processes beyond that of workers without the model, in multiples of one model."""
     with_model_bytes, least_bytes = mean(in_each_worker.workers_bytes), min(joined.workers_bytes)
     if least_bytes > with_model_bytes / 2:
-        # Every worker has the model.
+        # Even the smallest worker has the model.
         return float(len(joined.workers_bytes) + len(joined.models_bytes))
     taken_bytes = sum(joined.models_bytes) + sum(joined.workers_bytes) - least_bytes * len(joined.workers_bytes)
     return taken_bytes / (with_model_bytes - least_bytes)
 
 
 def measured(options: argparse.Namespace, name: str) -> Measured:
-    """Measure a function in a pool of its own under the load of all exchanges."""
+    """Measure a function in a separate pool under the load of all exchanges."""
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
     arguments = ["--functions", options.module]
     with LocalPool(workers=options.exchanges, session_functions="off", arguments=arguments) as pool:

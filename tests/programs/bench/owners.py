@@ -4,7 +4,7 @@
 A worker serves one owner. So an application's first exchange takes a fresh worker, and later exchanges find its own
 worker, even after other owners have taken that worker's place. All kinds are timed in turn against one pool, with one
 batch of one row, at two paces: after a pause, as when somebody starts a job, and without a pause, when new owners come
-faster than workers can be made ready. No test asserts these times. This program prints medians and 95th percentiles
+faster than the pool can start workers. No test asserts these times. This program prints medians and 95th percentiles
 beside the promises, and ends with status 1 if the median of a paced kind misses its promise. The machine should do
 nothing else: the header shows its load.
 """
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def measure(rounds: int, workers: int) -> Iterator[Exchanges]:
-    """Run a known, a new and a returning owner in turn, at each pace, in a pool of its own."""
+    """Run a known, a new and a returning owner in turn, with a separate pool for each pace."""
     for pace, pause_seconds in _PAUSES_SECONDS.items():
         found = Exchanges(pace)
         with LocalPool(workers=workers) as pool:

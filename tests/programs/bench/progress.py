@@ -6,8 +6,8 @@ the medians in wall seconds and in CPU seconds of all processes (kernel, JVM, po
 ratios of pairs with its 95% confidence interval.
 
 A ratio of pairs is not exact to a tenth of a percent. So the program also updates the line many times beside a query
-that sleeps, and divides the CPU time of an update by what the light query takes between two updates. With --at-most the
-program ends with status 1 if that share is larger, in percent; 1 is promised.
+that sleeps, and divides the CPU time of one update by the CPU time that the light query takes between two updates. With
+--at-most the program ends with status 1 if that share, in percent, is larger; the promise is 1.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 """Benchmark of Spark's own Python workers, on stock and on a pool.
 
 It prints the time and the CPU time of each job, the memory of the JVM and of its child processes, and the time of one
-call of the state. The two sides take turns, each with a new JVM for each turn. Every case runs a few times before it
-is measured.
+call to a streaming state. The two sides take turns, each with a new JVM for each turn. Every case runs a few times
+before it is measured.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def pandas_with_state(spark: SparkSession) -> None:
 
 
 class _Calls(StatefulProcessor):
-    """Calls of the state for each key, which it times."""
+    """Processor that times its calls to the state of each key."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._value = handle.getValueState("value", "n long")
@@ -113,7 +113,7 @@ class _Reads(_Calls):
 
 
 class _Counts(_Calls):
-    """Count of a key's rows, as most processors keep one: three calls for each key."""
+    """Processor that counts a key's rows, with three calls to the state for each key, as most processors need."""
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], _timers: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
         (before,) = self._value.get() if self._value.exists() else (0,)
@@ -151,7 +151,7 @@ CASES = (
     transform_that_counts,
 )
 _TIMED = {transform_with_state: "A change", transform_that_reads: "A read"}
-"""Cases whose calls of the state are timed."""
+"""Cases whose calls to the state are timed."""
 
 
 def _cpu_seconds() -> float:
@@ -165,7 +165,7 @@ def _cpu_seconds() -> float:
 
 
 def _call_ms(spark: SparkSession) -> float:
-    """Return the median over the keys of the time of one call."""
+    """Return the milliseconds of one call to the state: the median of all keys."""
     return float(spark.table(_TRANSFORMED).selectExpr("median(call_ms)").collect()[0][0])
 
 

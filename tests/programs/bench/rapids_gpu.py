@@ -123,7 +123,7 @@ def _session(endpoint: str, *, stand_in: bool) -> SparkSession:
         confs |= {
             "spark.plugins": "com.nvidia.spark.SQLPlugin",
             "spark.rapids.sql.explain": "NONE",
-            # The writer needs the rest.
+            # Leave the rest of the GPU memory to the writer.
             "spark.rapids.memory.gpu.allocFraction": "0.35",
             "spark.rapids.memory.gpu.minAllocFraction": "0",
             "spark.rapids.memory.pinnedPool.size": "8g",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark in a process of its own for each variant, which stays alive and runs cases on request."""
+"""Spark in a separate process for each variant, which stays alive and runs cases on request."""
 
 from __future__ import annotations
 

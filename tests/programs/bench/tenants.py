@@ -64,7 +64,7 @@ def nap(batch: pa.RecordBatch) -> pa.RecordBatch:
 # gRPC's own client reports INTERNAL for a refusal that arrives while it writes.
 _REFUSALS = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL)
 _QUIET = "quiet"
-# Each exchange has a task of its own, because an exchange whose task holds a worker overtakes the queue.
+# Each exchange has a different task, because an exchange whose task holds a worker overtakes the queue.
 _ATTEMPTS = itertools.count(1)
 
 
@@ -109,9 +109,9 @@ def measure(kind: str, options: argparse.Namespace) -> Measured:
 
 
 async def _rounds(address: str, measured: Measured, flood: Flood, options: argparse.Namespace) -> None:
-    # Time in which the tenant's share makes up for one exchange.
+    # Time in which the quiet tenant's share of the workers allows one exchange.
     pause_seconds = options.seconds * (options.tenants + 1) / options.workers
-    # Time until each of the others has had its turn and no longer counts as new.
+    # Time until each of the other tenants has had a turn and no longer counts as new.
     settling_seconds = 2 * pause_seconds + 1
     async with grpc.aio.insecure_channel(address) as channel:
         await _exchange(channel, _QUIET, _request(_QUIET, measured.kind, options.seconds))
@@ -142,7 +142,7 @@ class Flood:
         self.process.start()
 
     def set(self, *, floods: bool) -> None:
-        """Start or stop the calls of all tenants."""
+        """Start or stop the calls of all tenants except the quiet one."""
         (self._on.set if floods else self._on.clear)()
 
     def counts(self) -> tuple[int, int]:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-udf`: UDFs on a pool against stock PySpark in each of its configurations.
 
-Each variant is a Spark of its own (local[2] unless the case has other cores, noop sink). All stay alive and take
+Each variant has its own Spark process (local[2] unless the case has other cores, noop sink). All stay alive and take
 turns, so all see the same noise and none runs on another's compiled code. Short runs are repeated more often, for the
 warm-up and for the measurement. Warm-up runs are not counted, and a stock configuration that is far from the best one
 in the warm-up is not measured further. CPU seconds are those of every process: the driver, its JVM, Spark's Python
-workers and the pool, ended children included.
+workers and the pool, including children that have ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMES = [variant.name for variant in VARIANTS]
 _FULL = {"rows_scale": 1.0, "warm_up": 2, "repeat": 5, "variants": _NAMES}
 _QUICK = {"rows_scale": 0.25, "warm_up": 2, "repeat": 3, "variants": QUICK}
 _HOPELESS_RATIO = 1.4
-# The JIT compiler needs seconds rather than a number of runs, and short runs vary more.
+# Least seconds of a case's runs together: the JIT compiler needs time, not a number of runs, and short runs vary more.
 _SECONDS_OF_RUNS = 4.0
 _MAX_TIMES_AS_MANY = 3
 
@@ -115,7 +115,7 @@ def _measure(case: Case, processes: Sequence[SparkProcess], options: argparse.Na
             records[process] = Record(case.name, process.variant.name, rows)
     for process, record in list(records.items()):
         try:
-            # The first run in a new Spark does not count: it takes as long as all the others, and warms up little.
+            # Leave out the first run in a new Spark: it takes as long as all other warm-up runs, but warms up little.
             while _wants_more(record.warm_up_wall_s[1:], options.warm_up):
                 record.warm_up_wall_s.append(round(process.run(case, rows)[0], 4))
         except StaysOnStockError:
@@ -124,7 +124,7 @@ def _measure(case: Case, processes: Sequence[SparkProcess], options: argparse.Na
     compared = [records[process].wall_s for process in contenders if process.variant.runs_udf]
     order = random.Random(case.name)
     while any(_wants_more(walls, options.repeat) for walls in compared):
-        # Shuffle in each round, so that no process always follows the same neighbor.
+        # Shuffle in each round, so that no process always runs after the same one.
         for process in order.sample(contenders, len(contenders)):
             wall, cpu = process.run(case, rows)
             records[process].wall_s.append(round(wall, 4))

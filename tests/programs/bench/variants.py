@@ -44,5 +44,5 @@ VARIANTS = [
     Variant("updraft-unix", connector=True),
     Variant("updraft-loopback", connector=True),
 ]
-# Enough to show the direction of a change.
+# Fewest variants that show whether a change makes UDFs faster or slower.
 QUICK = ("stock-sync-rows", "stock-pipelined-rows", "updraft")

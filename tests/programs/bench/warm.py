@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-warm BASE=../checkout`: cost of a known owner's exchange, compared with the pool of another checkout.
 
-Each checkout, in which `make setup` has run, starts a pool with its own code. One client asks both for one row in turn,
-in random order within each pair. The owner already has a worker, so no process is forked and no function is loaded. The
-exchanges come at two paces: so soon after each other that the worker is awake, and so late that its pool has stopped it
-and has to continue it.
+`make setup` must have run in each checkout. Each checkout starts a pool with its own code. One client asks both pools
+for one row in turn, in random order within each pair. The owner already has a worker, so no process is forked and no
+function is loaded. The exchanges come at two paces: so soon after each other that the worker is awake, and so late that
+its pool has stopped (SIGSTOP) it and has to continue it.
 
 For each pace the program prints the medians in milliseconds, and the median of the differences of pairs with its 95%
-confidence interval. With --at-most it ends with status 1 if one of these medians is larger: limits between exchanges
-may add 0.3 ms, compared with the commit before they came.
+confidence interval. With --at-most it ends with status 1 if one of these differences is larger. The limits on workers
+between exchanges may add 0.3 ms, compared with the commit before they were added.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-writer`: the writer against Spark's own, asynchronous against synchronous, encoders, and cost of syncs.
 
-Variants take turns, so all see the same noise; results are medians. Services are processes of their own, whose memory
-and CPU time are measured from outside.
+Variants take turns, so all see the same noise; results are medians. Services are separate processes, whose memory and
+CPU time the program measures from outside.
 """
 
 from __future__ import annotations

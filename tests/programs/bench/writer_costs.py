@@ -123,7 +123,7 @@ def _encode(where: Gpu | Reason, codec: str, table: pa.Table) -> None:
 
 
 def _at_once(where: Gpu | Reason, table: pa.Table, files: int) -> float:
-    """Return how many times the bytes of one file `files` files at once encode."""
+    """Return the speed of encoding `files` files at once, as a multiple of the speed of one file."""
     alone = min(_timed(lambda: _encode(where, "SNAPPY", table)) for _ in range(3))
     with ThreadPoolExecutor(files) as threads:
         tasks = 3 * files

@@ -23,9 +23,9 @@ from updraft_writer.encoders.parquet import ParquetEncoder
 
 CODECS = {"snappy": Codec.CODEC_SNAPPY, "zstd": Codec.CODEC_ZSTD, "lz4": Codec.CODEC_LZ4}
 ZSTD_LEVEL = 1
-# A run takes a fraction of a second, so noise of the machine may be a good part of it.
+# A run takes a fraction of a second, so noise of the machine may be a large part of it.
 _FEWEST_RUNS = 9
-# Warm-up runs of each case and encoder, until its process has the memory that it needs.
+# Warm-up runs of each case and encoder, in which its process allocates the memory that it needs.
 _RUNS_BEFORE = 2
 
 Encode = Callable[[pa.Table, str], int]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-gpu`: raw bytes encoded per second on the GPU, compared with the CPU and with the limit that copies set.
 
-Raw bytes are copied to the GPU and encoded ones back, so no encoder there is faster than the first copy. The program
+Raw bytes are copied to the GPU and encoded bytes back, so no GPU encoder can be faster than the first copy. The program
 also measures the GPU memory that a row group takes: `WORKING_SET_FACTOR` of `gpu/admission.py` should be larger.
 """
 

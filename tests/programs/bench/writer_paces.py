@@ -51,7 +51,7 @@ _SCRIPT = REPOSITORY / "gpu-writer/tests/slow_writer.py"
 
 @dataclass
 class Service:
-    """Writer in a process of its own."""
+    """Writer in a separate process."""
 
     process: subprocess.Popen[bytes]
     address: str

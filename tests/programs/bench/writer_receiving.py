@@ -32,8 +32,8 @@ _COLUMNS = 8
 _DISTINCT_VALUES = 12
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _ENCODER = "writer encode"
-# Python imports it before the writer. It tells the system the names of Python's threads, so that their CPU time can be
-# told apart.
+# Module that Python imports before the writer. It gives the kernel the names of Python's threads, so that the benchmark
+# can tell their CPU times apart.
 _NAMES_OF_THREADS = """
 import threading
 

@@ -35,7 +35,7 @@ from updraft.client.writer import WriterClient
 from updraft.v1.write_pb2 import Compression, ParquetOptions, TimestampType
 
 _CLIENTS = (1, 4, 8)
-# The first table is written by all numbers of clients, the others only by the largest.
+# Each number of clients writes the first table; only the largest number writes the others.
 _MIXES = ("other", "integers", "floats", "texts")
 _BATCH_BYTES = 8 << 20
 
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("build/bench/writer-service.json"))
     options = parser.parse_args()
     measured: list[dict[str, Any]] = []
-    # The writer finds the stand-in there.
+    # The writer imports the stand-in from the repository.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         found = tables(options.rows)
@@ -70,8 +70,8 @@ def _measured(encoder: str, clients: list[Connection], folder: Path, seconds: fl
     constants = {"updraft_writer.writer.find_engine": FoundDevice()} if is_stand_in else NOTHING
     with LocalWriter(folder, arguments=arguments, constants=constants) as writer:
         process, address = psutil.Process(writer.pid), writer.tcp_address
-        # The stand-in returns as many bytes as libcudf does for the mixed table. Its pages have no real footer, so they
-        # have no checksums; `bench-writer-sink` measures those.
+        # The stand-in returns as many bytes as libcudf does for the mixed table, so it writes only that one. Its footer
+        # does not describe its pages, so the pages get no checksums; `bench-writer-sink` measures their cost.
         for mix in _MIXES[:1] if is_stand_in else _MIXES:
             for number in _CLIENTS if mix == _MIXES[0] else _CLIENTS[-1:]:
                 # The first run loads kernels and fills pools.

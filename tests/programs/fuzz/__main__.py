@@ -3,8 +3,9 @@
 
 Each target makes inputs, by changing valid ones or by going to the limits of their schema, and reads them as the
 service does. A finding is an error that does not blame the sender, a read that takes longer than an event loop may
-stall, or one that grows the process beyond a bound. The input is written to a file: fix the reader, then move the file
-to tests/programs/fuzz/findings, which `make check` reads again. A crash ends this process: run the printed seed again.
+stall, or a read that grows the process beyond a bound. The program writes the input to a file: fix the reader, then
+move the file to tests/programs/fuzz/findings, which `make check` reads again. A crash ends this process: run it again
+with the printed seed.
 """
 
 from __future__ import annotations

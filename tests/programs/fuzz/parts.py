@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches in parts: sequences of messages, valid or changed, as one text of a fuzzed input."""
+"""Batches in parts: sequences of messages, valid or changed, joined into one byte string of a fuzzed input."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _Messages: TypeAlias = list[_Message]
 
 
 def parted_batches(metadata: Metadata, chance: random.Random) -> Pieces:
-    """Return a schema's header and the messages after it as one text; a writer's messages have asks before batches."""
+    """Return a schema's header, and the following messages joined. Messages to a writer ask before each batch."""
     schema, header, body = _batch(chance)
     rows = _rows(schema, header, body)
     messages: _Messages = []
@@ -63,7 +63,7 @@ def parted_batches(metadata: Metadata, chance: random.Random) -> Pieces:
 
 
 def messages_in(text: bytes) -> Iterator[bytes]:
-    """Yield the messages of any text."""
+    """Split any byte string into messages, as `parted_batches` joins them."""
     while text:
         length = int.from_bytes(text[:_LENGTH_BYTES], "little")
         yield text[_LENGTH_BYTES : _LENGTH_BYTES + length]
@@ -79,7 +79,7 @@ def _batch(chance: random.Random) -> Pieces:
 
 
 def _rows(schema: bytes, header: bytes, body: bytes) -> int:
-    """Return the number of rows for a correct finish; 0 if the batch is not valid."""
+    """Return the number of a batch's rows, which a correct finish counts; 0 if the batch is not valid."""
     try:
         prefixed = [b"\xff\xff\xff\xff" + len(piece).to_bytes(4, "little") + piece for piece in (schema, header)]
         stream = pa.ipc.open_stream(pa.py_buffer(prefixed[0] + prefixed[1] + body))

@@ -19,7 +19,7 @@ class Target:
 
     name: str
     make: Callable[[random.Random], Pieces]
-    """Makes an input: a changed valid one, or one that follows a pattern."""
+    """Makes an input: a valid input with changes, or an input that follows a pattern."""
     read: Callable[[Pieces], None]
     """Reads an input as the service does; an exception is a finding."""
 

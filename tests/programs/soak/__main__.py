@@ -53,7 +53,7 @@ _QUOTA_BYTES = 256 << 20
 _SETTLING_SECONDS = 60.0
 # A job takes seconds, or a few minutes if its executors are killed repeatedly. A longer one hangs.
 _LONGEST_JOB_SECONDS = 900.0
-# Spark retries a task that meets one killed process after another, without a limit.
+# Spark retries tasks practically without a limit, because a task may meet one killed process after another.
 _PATIENT = {
     "spark.task.maxFailures": "1000",
     "spark.stage.maxConsecutiveAttempts": "1000",
@@ -168,7 +168,7 @@ class _Soak:
             until_seconds = time.monotonic() + _SETTLING_SECONDS
             while any(counts.values()) and time.monotonic() < until_seconds:
                 time.sleep(0.5)
-                # The kernel ends a service together with the thread that started it.
+                # Restart services: the kernel ends a service when the thread that has started it ends.
                 self._keep()
                 try:
                     counts = _left(service)
@@ -247,7 +247,7 @@ def violated(
     found = ["invariants"] if violations else []
     found += [f"no answer of {name}" for name in unanswered]
     found += growing
-    # Errors of "starts" do not count: a kill may hit a service as it starts, and it is restarted.
+    # Errors of "starts" do not count: a kill may hit a service as it starts, and the service is started again.
     found += sorted({*troubles} & {"kills", "restarts", "reloads"})
     found += ["failed jobs"] if failed_jobs else []
     return found + [f"no kill of a {victim}" for victim in never_killed]

@@ -31,7 +31,7 @@ BY_GROUP = {group: len(range(group, ROWS, _GROUPS)) for group in range(_GROUPS)}
 
 
 class Job:
-    """One job of the soak. It runs as an application of its own, which its rows must carry."""
+    """One job of the soak, with its own application id. All rows of the job must carry this id."""
 
     def __init__(self, spark: SparkSession, number: int, directory: Path) -> None:
         self.spark = spark
@@ -40,12 +40,12 @@ class Job:
         self.directory = directory / f"written-{number}"
 
     def partitions(self, count: int = PARTITIONS) -> DataFrame:
-        """Return the rows in order of tasks; each partition is a task if there are as many."""
+        """Return the rows in order of tasks. With `PARTITIONS` partitions, each partition is a task."""
         size = ROWS // PARTITIONS
         return self._described(self._numbers(count), F.floor(F.col("id") / size), F.col("id") % size + 1)
 
     def groups(self, numbers: DataFrame | None = None) -> DataFrame:
-        """Return the rows; each group is a task. The rows are made of these numbers from 0 on, or of a batch."""
+        """Return the rows; each group is a task. The rows are made from `numbers`, which count from 0."""
         numbers = self._numbers() if numbers is None else numbers
         number = F.col(numbers.columns[0])
         return self._described(numbers, number % _GROUPS, F.floor(number / _GROUPS) + 1)

@@ -26,7 +26,7 @@ from tests.support.invariants import WRONG, Invariants
 from tests.support.spark import runtime_confs
 
 MOST_STARTS = 30
-"""Starts of a query, which fails whenever the worker that plans its batches dies."""
+"""Most starts of a query. A query fails whenever the worker that plans its batches dies."""
 
 # The smallest cluster of a soak has two slots, and the tasks of a barrier stage run at the same time.
 _TOGETHER = 2
@@ -191,7 +191,7 @@ def _transform(job: Job, invariants: Invariants) -> int:
 
 
 def _streamed(job: Job, answers: Callable[[DataFrame], DataFrame], invariants: Invariants) -> int:
-    """Check what a stateful function makes of a stream of the groups' rows."""
+    """Run a stateful function over a stream of the groups' rows, and check its answer."""
     stream = job.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).load()
     name = f"answers_{job.salt}"
     sink = answers(job.groups(stream.select("value"))).writeStream.format("memory").queryName(name)

@@ -16,8 +16,8 @@ from tests.support.pool import LocalPool
 
 # Shares of 20 kills. Executors restart slowest, and a job that needs both executors would never finish.
 _WEIGHTS = {"worker": 9, "zygote": 3, "front": 3, "writer": 3, "executor": 2}
-# Killing a process again before it has served anything proves nothing. On a busy machine its age alone does not tell,
-# so processes that listen are spared until they do.
+# Killing a process again before it has served anything proves nothing. On a busy machine, its age does not tell whether
+# it serves, so kinds of processes that listen are not killed before they listen.
 _YOUNG_SECONDS = {"worker": 0.0, "zygote": 1.0, "front": 1.0, "writer": 1.0, "executor": 3.0}
 _LISTEN = frozenset({"front", "executor"})
 

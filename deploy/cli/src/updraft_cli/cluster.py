@@ -91,7 +91,7 @@ class Cluster:
         found = self._asked(
             "list pods", self._core.list_namespaced_pod, namespace=self.namespace, label_selector=selector
         )
-        # An evicted pod stays in the list until it is deleted; its Deployment has another one.
+        # Leave out pods that have ended: an evicted pod stays in the list until it is deleted.
         running = (pod for pod in found.items if pod.status.phase not in _ENDED)
         pods = [pod for pod in map(pod_of, running) if pod is not None]
         return sorted(pods, key=lambda pod: (pod.release, pod.component, pod.name))
@@ -111,7 +111,7 @@ class Cluster:
         except self._failure as error:
             return "may not get pods/proxy" if error.status == 403 else f"does not answer ({error.status})"
         except Exception as error:
-            # The client's HTTP library raises errors of its own if the API server is silent or gone.
+            # The client's HTTP library raises its own errors if the API server is silent or gone.
             return f"does not answer ({type(error).__name__})"
 
     def certificate(self, pod: Pod) -> x509.Certificate | str | None:

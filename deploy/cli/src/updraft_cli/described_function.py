@@ -93,7 +93,7 @@ class DescribedFunction:
         yield "kind", _KINDS.get(description.kind, _ANY_COLUMNS)
         yield "errors", _POLICIES.get(description.error_policy, _RAISES)
         if description.batched:
-            yield "batches", "rows of several callers, joined in a process of the function's own"
+            yield "batches", "rows of several callers, joined in separate processes of the function"
         if not description.deterministic:
             yield "results", "differ from call to call"
         if description.owner:
@@ -102,7 +102,7 @@ class DescribedFunction:
             yield "tags", ", ".join(description.tags)
 
     def _calls(self) -> Iterator[tuple[str, str]]:
-        """Yield an example in each language, with the arguments' names for the columns."""
+        """Yield the name of each language and an example call, in which columns have the names of the arguments."""
         description = self.description
         version = "" if self.is_default else description.version
         if self._arguments is not None:
@@ -149,7 +149,7 @@ def _all(functions: Sequence[FunctionDescription]) -> list[DescribedFunction]:
 
 
 def _sql_name(name: str, version: str) -> str:
-    """Return the function's name in the catalog `updraft`; a version belongs to the last part."""
+    """Return the function's name in the catalog `updraft`; a version is appended to the last part."""
     *namespaces, last = name.split(".")
     if version:
         last = f"`{last}@{version}`"

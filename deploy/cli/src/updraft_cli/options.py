@@ -70,8 +70,8 @@ class ViewOptions(ClientOptions):
     """Options of commands that show what a client's own calls do in a pool."""
 
     all: bool = setting(
-        "Show the calls of all clients. Output takes an identity with the scope admin; profiles also work if the pool "
-        "was started with --allow-remote-stacks.",
+        "Show the calls of all clients. This requires an identity with the scope admin; for profiles, a pool that was "
+        "started with --allow-remote-stacks is enough.",
         default=False,
     )
 

@@ -58,6 +58,6 @@ class Progress:
 
     def _draw(self) -> None:
         self._drawn_at = self._clock()
-        # The escape erases what a longer line has left.
+        # The escape sequence erases the rest of a longer earlier line.
         self._stream.write(f"\r{self.line()}\x1b[K")
         self._stream.flush()

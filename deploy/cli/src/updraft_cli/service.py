@@ -80,7 +80,7 @@ class Service:
         return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)).lower().replace("_", " ")
 
     def actions(self) -> set[str]:
-        """Return the names of the service's actions, which tell a pool from a writer."""
+        """Return the names of the service's actions, which show whether it is a pool or a writer."""
         return {action.type for action in self._flight.list_actions(self._options)}
 
     def whoami(self) -> Caller | None:

@@ -29,13 +29,13 @@ class TableInput:
     """Open table."""
 
     schema: pa.Schema
-    """All its columns; in a format of text, with the types of its first rows."""
+    """All its columns; in a text format, with types inferred from the first rows."""
 
     rows: int | None
     """Number of rows, if the file says so before it has been read."""
 
     batches: Callable[[Sequence[str]], Iterator[pa.Table]]
-    """Reads some of its columns."""
+    """Function that reads the named columns."""
 
     @property
     def names(self) -> list[str]:
@@ -48,7 +48,7 @@ def open_table(path: Path, types: Callable[[str], pa.DataType | None]) -> TableI
 
     Args:
         path: The file.
-        types: Returns the type of a column in a format of text, or None to infer it.
+        types: Function that returns the type of a column in a text format, or None to infer it.
     """
     with _errors_of(path):
         match _format_of(path):
@@ -91,7 +91,7 @@ def table_writer(path: Path) -> Iterator[Callable[[pa.Table], None]]:
     }
     writer: Any = None
     with _errors_of(path):
-        # Find out now whether the directory takes files, not after a long call.
+        # Find out before a long call, not after it, whether a file can be created in the directory.
         partial.open("xb").close()
 
     def write(table: pa.Table) -> None:
@@ -112,9 +112,9 @@ def table_writer(path: Path) -> Iterator[Callable[[pa.Table], None]]:
 
 
 def lines_of(table: pa.Table) -> Iterator[str]:
-    """Yield a line of JSON for each row; a table of one column has only its values.
+    """Yield a line of JSON for each row: an object, or just the value if the table has one column.
 
-    Text is left as it is, unless it has a line break or another control character: then it is a string of JSON too.
+    In a table of one column, text without control characters and line breaks is yielded as it is, not as JSON.
     """
     for row in table.to_pylist():
         (first, *others) = row.values()
@@ -169,7 +169,7 @@ def _format_of(path: Path) -> str:
             return "jsonl"
         case ".arrow" | ".feather":
             return "arrow"
-    raise TableFileError(f"{path}: the name of a table ends with {ENDINGS}")
+    raise TableFileError(f"{path}: the name of a table must end with {ENDINGS}")
 
 
 @contextlib.contextmanager

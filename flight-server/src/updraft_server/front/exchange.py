@@ -131,7 +131,7 @@ class Exchanges:
             if not is_refused_busy:
                 self._record(request, outcome, exchange)
             elif request is not None and request.command.is_helper:
-                # A task asks for helpers again and again while it waits for its function.
+                # Log quietly: a task keeps asking for helper exchanges while it waits for its function.
                 log = _log.debug
             else:
                 self.metrics.refused_busy.inc()
@@ -146,8 +146,8 @@ class Exchanges:
             may_wait, is_helper = request.may_wait, request.command.is_helper
             if not may_wait:
                 self.admission.check_free(share, request.task_key)
-                # Do not refuse after an upload, because the client would have to repeat it at the next pod. A refused
-                # helper is not tried elsewhere.
+                # Do not refuse an exchange after its upload, because the client would have to upload again to the next
+                # pod. A helper may be refused at any time, because no client tries it at another pod.
                 may_wait = request.may_upload and not is_helper
             checked = self.signatures.check(request, owner) if request.is_session else None
             with self.admission.place(share, request.task_key, request.held_bytes, is_helper=is_helper) as place:

@@ -24,7 +24,7 @@ class PeerClosedError(Exception):
 
 
 class LostMemoryError(Exception):
-    """Raised when mapped memory, to which a body goes or from which it comes, is gone: its file has been cut."""
+    """Raised when the mapped memory of a body cannot be read or written, because its file was truncated."""
 
 
 class BodyPlace(NamedTuple):
@@ -44,7 +44,7 @@ class Frame(NamedTuple):
     data_header: memoryview
     data_body: memoryview
     place: BodyPlace | None = None
-    """Place that has the body; `data_body` is empty then."""
+    """Place that holds the body; `data_body` is then empty. None if `data_body` holds the body."""
 
 
 class FrameSender:
@@ -108,9 +108,9 @@ class FrameReceiver:
 
         Raises:
             PeerClosedError: The peer is gone.
-            FrameError: The bytes are no frame.
+            FrameError: The bytes are not a frame.
             FrameTooLargeError: The frame exceeds the limit.
-            LostMemoryError: The place for a body is gone.
+            LostMemoryError: The place for the body was truncated.
         """
         if self._start == self._end:
             self._start = self._end = 0
@@ -120,7 +120,7 @@ class FrameReceiver:
         if header.payload_bytes > self._max_payload_bytes:
             raise FrameTooLargeError(header.payload_bytes)
         whole = HEADER_BYTES + header.payload_bytes
-        # A part of the body may be in the buffer already, from before there were places.
+        # Before `reserve` was set, reads may have put a part of this body into the buffer. The rest then follows there.
         if self.reserve is not None and self._end - self._start <= whole - header.body_bytes:
             place = self.reserve(header)
             if place is not None:

@@ -24,7 +24,7 @@ from updraft_server.ipc.packet_codec import PacketCodec
 from updraft_server.ipc.worker_settings import WorkerSettings
 
 STACK_SIGNAL = signal.SIGRTMAX - 3
-"""Signal on which a worker writes its stacks to a pipe of its own. A new worker ignores it until its handler is set.
+"""Signal on which a worker writes its stacks to its pipe. A new worker ignores it until its handler is set.
 
 A debugger cannot attach to a worker, because the worker's memory is hidden. A worker that is stuck in C reacts to
 nothing else.

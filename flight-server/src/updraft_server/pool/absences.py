@@ -12,8 +12,8 @@ _REMEMBERED_OWNERS = 1024
 class Absences:
     """Record of how long owners stay away after another owner has taken their worker's place.
 
-    Time is counted in places taken. An owner that comes back after a few of them keeps its worker, even if hundreds of
-    other owners take turns in between.
+    Time is counted in places taken. Even if hundreds of owners take turns, an owner that always comes back after a few
+    places keeps its worker.
     """
 
     def __init__(self) -> None:

@@ -98,22 +98,22 @@ class Pool:
 
     @property
     def reload_fault(self) -> str:
-        """Return why the pool refused the last reload and still runs the older functions; empty otherwise."""
+        """Why the pool refused the last reload and still runs the older functions; empty otherwise."""
         return self._zygote.reload_fault
 
     @property
     def refused_reloads(self) -> int:
-        """Return the number of reloads that the pool has refused."""
+        """Number of reloads that the pool has refused."""
         return self._zygote.refused_reloads
 
     @property
     def quiet(self) -> int:
-        """Return the number of idle workers that use no CPU."""
+        """Number of idle workers that use no CPU."""
         return sum(not self.resting.is_computing(worker.id) for worker in self._workers.in_state(WorkerState.IDLE))
 
     @property
     def computing(self) -> int:
-        """Return the number of workers that use CPU, with and without an exchange."""
+        """Number of workers that use CPU, with and without an exchange."""
         return self.busy + self.resting.computing
 
     @property
@@ -286,8 +286,7 @@ class Pool:
         # workers.
         self.resting.all_go_on()
         if any(function.batched for function in self._zygote.functions):
-            # These workers cannot reach models any more. The pool ends them at once. Otherwise such a worker might get
-            # an exchange before it notices.
+            # These workers cannot reach models any more. End them now: one might get an exchange before it notices.
             self._workers.discard_all(worker for worker in self._workers.waiting if worker.may_call_models)
         self._wake.set()
         self._changed()
@@ -298,7 +297,7 @@ class Pool:
         if self._settings.model_limits is not None:
             self._zygote.send(self._settings.model_limits)
         for worker in self._workers.by_id.values():
-            # Repeat what this front said while there was no zygote.
+            # Repeat orders that may have been lost with the previous zygote.
             if worker.was_killed:
                 self._zygote.send(Kill(worker.id))
             elif worker.state is WorkerState.BUSY:
@@ -392,7 +391,7 @@ class Pool:
         self.idle = self._workers.count(WorkerState.IDLE)
         self.fresh = self._workers.count(WorkerState.FRESH)
         self.busy = len(self._workers.leases)
-        # Starting workers that will be fresh add nothing to what the pool can run.
+        # Leave out workers that will be fresh: they add nothing to the number of exchanges that the pool can run.
         self.starting = min(self._starts.unasked, max(0, -self._workers.surplus)) + self._starts.extra
         for callback in list(self._subscribers):
             callback()

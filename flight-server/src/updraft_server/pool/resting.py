@@ -19,7 +19,8 @@ from updraft_server.ipc.worker_usage import WorkerUsage
 # A worker is quiet if it uses at most this much CPU time between two measurements, or in total while it is stopped.
 # Threads that are ending, and timers, use less.
 _QUIET_SECONDS = 0.05
-# Libraries that compute with several threads let idle threads spin for some 0.2 seconds before they sleep.
+# A worker is ended after more than this many consecutive measurements that find use of CPU. Fewer prove nothing:
+# libraries that compute with several threads let idle threads spin for some 0.2 seconds before they sleep.
 _MOST_BUSY_MEASUREMENTS = 4
 # Number of measurements of a stopped worker before it counts as at rest. One is too few, because the pool measures a
 # scratch directory only about once a second.
@@ -107,7 +108,7 @@ class RestingWorkers(Generic[Worker]):
 
     @property
     def since(self) -> Mapping[str, float]:
-        """Return when each worker began to wait, in seconds of the clock."""
+        """Time at which each worker began to wait, in seconds of the clock."""
         return {name: rest.since_seconds for name, rest in self._rests.items()}
 
     @property
@@ -117,7 +118,7 @@ class RestingWorkers(Generic[Worker]):
 
     @property
     def sessions(self) -> Sequence[str]:
-        """Workers that an operator does not keep, in the order of their last exchanges."""
+        """Workers that end after some idle time (`is_kept` is false), in the order of their last exchanges."""
         return [name for name, rest in self._rests.items() if not self._is_kept(rest.worker)]
 
     @property

@@ -66,7 +66,7 @@ class WorkerStarts:
 
     @property
     def unasked(self) -> int:
-        """How many of the starts under way bring the pool back to its configured number of workers."""
+        """Number of starts under way that bring the pool back to its configured number of workers."""
         return len(self._tasks)
 
     @property
@@ -79,7 +79,7 @@ class WorkerStarts:
         delay = self._pace.next_start_after(asyncio.get_running_loop().time())
         if delay > 0:
             _log.warning(
-                "workers die, fail to start or change owners often: the next start waits", seconds=round(delay, 2)
+                "workers die, fail to start or change owners often: delaying the next start", seconds=round(delay, 2)
             )
             await asyncio.sleep(delay)
 

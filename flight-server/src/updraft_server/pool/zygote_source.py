@@ -102,7 +102,9 @@ class ControlConnection:
             # The peer has gone again.
             return
         if self._control is not None or len(self._strangers) >= _MOST_STRANGERS:
-            _log.warning("a second connection to the front was refused")
+            _log.warning(
+                "refused a connection to the front: the workers' side is connected, or too many peers sent no secret"
+            )
             connection.close()
             return
         connection.settimeout(0)
@@ -130,7 +132,7 @@ class ControlConnection:
         self._take(stranger)
 
     def _turn_away(self, stranger: socket.socket) -> None:
-        _log.warning("a connection to the front was refused: it is not from the known workers' side")
+        _log.warning("refused a connection to the front: it is not from the known workers' side")
         self._strangers.pop(stranger).cancel()
         self._loop.remove_reader(stranger.fileno())
         stranger.close()

@@ -8,9 +8,9 @@ stock Spark, /tmp is not writable: everybody uses it, so owners could reach each
 accepts that can add /tmp to `writable_paths`. A worker has its own terminals or none, because somebody may be typing at
 the terminals of the pool's user.
 
-Rules allow and never forbid. So the rules allow everything around a hidden path piece by piece, as it is when the
-worker gets its owner. Functions cannot list the directories above a hidden path, and cannot read files that are put
-into those directories later.
+Landlock's rules can allow but not forbid. So to hide a path, the rules allow all other entries of the directories above
+it, as they are when the worker gets its owner. Functions cannot list the directories above a hidden path, and cannot
+read files that are put into those directories later.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sandbox that every worker enters first. The worker gives up capabilities, system calls and gaining new privileges.
+"""Sandbox that every worker enters first. The worker gives up capabilities, some system calls and any new privileges.
 
 The zygote makes the sandbox once and lets a child try it, since kernels, container runtimes and their own sandboxes
 differ in ways that no version number tells. Every worker applies the layers that worked in the trial. If one of them

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands `updraft-server serve`, `front` and `workers`: each makes this process a supervisor with a directory."""
+"""Commands `updraft-server serve`, `front` and `workers`: each makes this process supervise a pool or half of one."""
 
 import contextlib
 import secrets
@@ -98,4 +98,4 @@ def _clear(scratch: Path) -> None:
     """Remove the files that functions have left; their processes have ended."""
     with contextlib.suppress(OSError):
         if not empty_directory(str(scratch), within_seconds=_CLEARING_SECONDS):
-            sys.stderr.write(f"updraft-server: something is left in {scratch}\n")
+            sys.stderr.write(f"updraft-server: cannot remove all files in {scratch}\n")

@@ -45,7 +45,7 @@ class FrontCall:
         return News.LOST
 
     def call(self) -> News:
-        """Go on trying to reach a front; never waits."""
+        """Start an attempt to connect to a front, or check on the current one; never waits."""
         if self._calling is None:
             self._call()
         said = greeting(self._calling) if self._calling is not None else Greeting.GONE

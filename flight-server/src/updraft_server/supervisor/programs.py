@@ -88,8 +88,8 @@ class FrontSupervisor(Supervisor):
         try:
             return super().run()
         finally:
-            # The workers' side has ended, or ends with this socket. So the next run of this program need not recognise
-            # it.
+            # A remaining file would tell the next run of this program that the workers' side of this run may still be
+            # there. But that side has ended, or ends when it loses this socket.
             self._socket_path.unlink(missing_ok=True)
 
     def _start(self) -> None:

@@ -40,7 +40,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 
 # Share of all memory that a zygote may take. If it took all memory, the kernel might end the whole container.
 _MOST_MEMORY = 0.9
-# Number of loads to remember. These are the loads that took the most memory, and one of them is at fault.
+# Number of loads whose memory is remembered: those that took the most. The largest is left out if memory runs short.
 _MOST_LOADS = 100
 _FIRST_WORD_TURNS = 10
 _TURNS_BETWEEN_WORDS = 60
@@ -158,12 +158,12 @@ def start_zygote(settings: packets.ZygoteSettings, zygote_socket: socket.socket)
 
 @functools.cache
 def _lifeline(directory: str) -> int:
-    """Return the read end of a pipe that ends with this process. When the pipe ends, the workers end too.
+    """Return the read end of a pipe whose other end closes with this process. The workers end when it closes.
 
-    Nothing is ever written to the pipe. Workers outlive the zygote, their parent, so the zygote's death must not end
-    them. A process that could write to the pipe would end all workers at once. A process that holds the read end of an
-    unnamed pipe can open the pipe for writing too (/proc/self/fd), past Landlock. That is impossible for a pipe made in
-    a directory that is hidden from workers.
+    Workers watch this pipe instead of their parent, because they must outlive the zygote. Nothing is ever written to
+    the pipe: any byte would end all workers at once. So no worker may open it for writing. With an unnamed pipe, a
+    process that holds the read end could do that (/proc/self/fd), past Landlock. With a pipe made in a directory that
+    is hidden from workers, it cannot.
     """
     path = Path(directory, "lifeline")
     path.unlink(missing_ok=True)

@@ -53,7 +53,7 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        # Several threads may send, each of them whole frames.
+        # Several threads may send. The lock keeps each frame whole.
         self._sending = threading.Lock()
         self._header = bytearray(HEADER_BYTES)
         self._header_view = memoryview(self._header)

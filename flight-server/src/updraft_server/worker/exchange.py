@@ -89,7 +89,7 @@ class Exchange:
         self.state = InputState.OPEN
         self.plain = False
         self.failure: UpdraftError | None = None
-        """First error that the worker itself raised. It takes precedence over whatever the function raises after it."""
+        """First error that the worker raised. It takes precedence over any error that the function raises after it."""
         self.retires_worker = False
         """Whether the pool has to replace the worker afterwards, because something of the function stays in it."""
         self.consumed = 0
@@ -110,7 +110,7 @@ class Exchange:
         self._rows_replied = 0
 
     def open(self, assignment: Assignment, command: ReceivedFrame) -> None:
-        """Apply the front's decisions, the schema, and those of the client's limits that are tighter.
+        """Apply the front's decisions, the schema, and the client's limits where they are tighter.
 
         Raises ProtocolError.
         """
@@ -324,7 +324,7 @@ class Exchange:
         self.consumed = metadata.sequence
         if self.consumed == 1 and not self.plain:
             # Acknowledge the first batch at once: if it kills the worker, the client must know that the worker had
-            # taken it. Later batches need no acknowledgement of their own, because they follow a reply.
+            # taken it. Later batches need no separate acknowledgement, because they follow a reply.
             self._send_credit()
             # Send this credit again when the function asks for the next batch, because the worker then waits for the
             # client.

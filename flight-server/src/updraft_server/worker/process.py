@@ -174,7 +174,7 @@ class Worker:
         return self._sessions.run(assignment, _session_payload(frame), exchange, received_seconds)
 
     def _failed(self, error: BaseException, exchange: Exchange) -> Ending:
-        # An error in the client's input is the cause of errors that the function raised afterwards.
+        # An error in the client's input takes precedence: it caused the errors that the function raised afterwards.
         failure = exchange.failure or error
         if not isinstance(failure, errors.UpdraftError):
             failure = errors.InternalError(f"the worker failed: {describe(error)}")

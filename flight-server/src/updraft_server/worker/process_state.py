@@ -2,7 +2,7 @@
 """Snapshot of the process-wide state that an exchange may change. The worker restores it before the next exchange.
 
 Imported modules stay loaded. The worker kills processes that user code started. If there were such processes, or if
-something cannot be restored (threads), the pool replaces the worker. If an author's code forks a process, that process
+something cannot be restored (threads), the pool replaces the worker. If an author's code forks a process, the child
 must not return from the author's code into Updraft's (`in_this_process`).
 """
 
@@ -23,7 +23,7 @@ from updraft_server.linux.descendants import children, kill_child
 
 @contextlib.contextmanager
 def in_this_process() -> Iterator[None]:
-    """End child processes that are forked in the block when they leave it, so that only this process goes on."""
+    """End any child process that is forked in the block and leaves the block, so that only this process continues."""
     pid = os.getpid()
     try:
         yield

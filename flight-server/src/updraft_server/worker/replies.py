@@ -105,7 +105,7 @@ class JoinedReplies(FreeRunningReplies):
         """Hold the batch until there are enough bytes to send."""
         if self._held and not batch.schema.equals(self._held[0].schema):
             self.flush()
-        # A batch without rows only tells its schema, which the held batches tell already.
+        # A batch without rows is sent for its schema, which the held batches have already.
         if self._held and not batch.num_rows:
             return
         self._held.append(batch)

@@ -21,7 +21,7 @@ Watch = Callable[[int, Callable[[], None]], None]
 
 
 class Helper:
-    """Work that a process does whenever it is asked for, one process at a time."""
+    """Work that a forked process does on request. At most one such process runs at a time."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Helper:
 
     @property
     def is_running(self) -> bool:
-        """Whether some of the work that was asked for is left."""
+        """Whether requested work is unfinished."""
         return self._process is not None
 
     @property
@@ -55,7 +55,7 @@ class Helper:
         return frozenset() if self._process is None else frozenset(self._process[:1])
 
     def run(self) -> None:
-        """Do the work in a process. If the work is being done now, do it once more afterwards."""
+        """Fork a process that does the work. If one is running, fork another when it ends."""
         if self._process is not None or self._is_stopped:
             self._is_more = True
             return

@@ -41,7 +41,7 @@ class SharedMemory:
         )
         self._loop_seconds = _LOOP_SECONDS
         self._waiting: list[tuple[WorkerEnd, float]] = []
-        """Exits, with the monotonic time of the latest report."""
+        """Exits that are not reported yet, each with the monotonic time by which it has to be reported."""
 
     @property
     def processes(self) -> frozenset[int]:

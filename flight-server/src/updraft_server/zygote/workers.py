@@ -219,8 +219,8 @@ class HeldWorkers:
     def stop_again(self) -> Sequence[HeldWorker]:
         """Stop and return the workers that were found running although their front has stopped them.
 
-        This looks at the workers once a second. A worker that runs is stopped at the next look, which follows soon,
-        unless its front has said by then that it has continued the worker.
+        This checks once a second. If a worker runs that should be stopped, the next check follows soon. That check
+        stops the worker, unless its front has reported by then that it has continued the worker.
         """
         now = time.monotonic()
         if now < self._next_look_seconds:
@@ -239,7 +239,7 @@ class HeldWorkers:
 
     @property
     def wait_seconds(self) -> float:
-        """Time until `stop_again` looks again."""
+        """Time until `stop_again` checks again."""
         return max(0.0, self._next_look_seconds - time.monotonic())
 
     def measured(self, front: socket.socket, names: Sequence[str]) -> Mapping[str, WorkerUsage]:

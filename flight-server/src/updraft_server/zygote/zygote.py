@@ -108,7 +108,7 @@ class Zygote:
         self._is_ending = False
         self._is_retired = False
         self._next_end_seconds = 0.0
-        """Monotonic time before which a turn that only stops or continues workers ends no disowned processes."""
+        """Monotonic time until which turns that only stop or continue workers need not end disowned processes."""
         self._pauses = 0
         """Number of events of this turn that stopped or continued a worker."""
 

@@ -146,7 +146,8 @@ def test_exchanges_with_different_payloads_can_be_of_one_function() -> None:
         request.command.session.function_sha256 = b"f" * 32
     for request in requests[:3]:
         back.died(OWNER, request)
-    assert held(back, requests[3]) and not held(back, session(b"task 0"))
+    assert held(back, requests[3])
+    assert not held(back, session(b"task 0"))
     assert not held(back, requests[3], OWNER._replace(application_id="another"))
 
 

@@ -150,7 +150,7 @@ def _of_column(path: str, kind: _Kind, chunks: Iterable[Any], usable: Iterable[b
 
 
 def _text_above(prefix: str) -> bytes | None:
-    """Return the shortest text that is above all texts with this prefix; None if no text is."""
+    """Return the shortest text that is above all texts with this prefix; None if there is no such text."""
     for end, character in _from_the_end(prefix):
         code = ord(character) + 1
         if code <= _LAST_CODE_POINT:

@@ -24,7 +24,7 @@ from updraft_writer.reason import Reason, ReasonKind
 class DeviceOutput(EncodedBytes):
     """File object whose `write` never raises; `check` raises the error instead.
 
-    With `checksums`, the pages get them on their way.
+    With `checksums`, `write` adds a checksum to each page.
     """
 
     def __init__(self, blocks: Blocks | None, checksums: PageChecksums | None) -> None:
@@ -63,10 +63,10 @@ class DeviceOutput(EncodedBytes):
             raise self._error
 
 
-# Fewest rows of a half that is tried. If so few rows do not fit, fewer rows are unlikely to fit.
+# Halves with fewer rows are not tried: if so few rows do not fit into the device's memory, fewer are unlikely to fit.
 _FEWEST_ROWS = 1024
-# Most raw bytes of a write. An H200 encodes twice as much in a second if a write has 400 MB instead of 128, and twice
-# as much again with 1.6 GB. But a column of the library should stay below 2 GiB.
+# Most raw bytes of a write. An H200 encodes twice as many bytes per second if a write has 400 MB instead of 128, and
+# twice as many again with 1.6 GB. But a column should stay below 2 GiB in the library.
 _MOST_JOINED_BYTES = 1 << 30
 
 
@@ -106,7 +106,7 @@ class GpuEncoder:
         return self._cpu.footer if self._cpu else self._footer
 
     def choose(self, batches: Iterable[pa.RecordBatch], *, threads: int) -> None:
-        """Leave the GPU if the CPU is expected to encode the first row group, of these batches, sooner.
+        """Leave the GPU if the CPU is expected to encode the first row group sooner. `batches` are that row group.
 
         The CPU's encoder has `threads` threads. Without measured costs, the file stays on the GPU.
         """
@@ -120,9 +120,9 @@ class GpuEncoder:
             self._leaves = Reason(ReasonKind.COST, str(estimate))
 
     def most_joined_bytes(self) -> int:
-        """Return the raw bytes of the row groups that the next `write` may have together; 0 for a single one.
+        """Return the most raw bytes of row groups that the next `write` may join; 0 if it must not join any.
 
-        The first row group is written by itself, because the file may still go to the CPU.
+        The first row group is written alone, because the file may still go to the CPU.
         """
         if not self._rows or not self.on_gpu or not self._layout.joins:
             return 0
@@ -147,7 +147,7 @@ class GpuEncoder:
         """Write the footer; raises EncodeError."""
         if self._cpu is not None or not self._rows:
             return (self._cpu or self._move(Reason(ReasonKind.NO_ROWS, "the file has no rows"))).close()
-        assert self._file is not None, "what has rows has a file"
+        assert self._file is not None, "rows were written without a file on the GPU"
         self._output.expect_end()
         try:
             self._file.close()
@@ -156,7 +156,9 @@ class GpuEncoder:
         self._check_output()
         pieces, self._footer = self._layout.finished(self._output.take_end(), rows=self._rows)
         if self._footer.rows != self._rows:
-            raise EncodeError(f"the GPU's footer counts {self._footer.rows} rows of {self._rows}: the file is invalid")
+            raise EncodeError(
+                f"the GPU wrote a footer for {self._footer.rows} rows, not {self._rows}: the file is invalid"
+            )
         return pieces
 
     def _encode(self, table: pa.Table) -> None:

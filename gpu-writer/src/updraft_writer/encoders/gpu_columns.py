@@ -34,7 +34,7 @@ _UNITS = ("ms", "us")
 def device_columns(schema: pa.Schema, *, int96: bool = False) -> tuple[DeviceColumn, ...]:
     """Return the columns of a file, with points in time as INT96 if `int96` is set; raises NotOnGpuError."""
     if not len(schema):
-        raise NotOnGpuError(ReasonKind.TYPE, "the GPU's encoder writes no file without columns")
+        raise NotOnGpuError(ReasonKind.TYPE, "the GPU encoder cannot write a file without columns")
     return tuple(_column(field, field.name, int96=int96) for field in schema)
 
 
@@ -58,7 +58,7 @@ def has_flags(columns: Iterable[DeviceColumn]) -> bool:
 
 
 def _refusal(what: str) -> NotOnGpuError:
-    return NotOnGpuError(ReasonKind.TYPE, f"{what}, which the GPU's encoder does not write")
+    return NotOnGpuError(ReasonKind.TYPE, f"{what}, which the GPU encoder cannot write")
 
 
 def _column(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
@@ -100,7 +100,7 @@ def _struct(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
         raise _refusal(f"column {path!r} is a struct without fields")
     # On the device a null struct has null fields, and the device rejects a null in a non-nullable field.
     if field.nullable and (required := [child.name for child in children if not child.nullable]):
-        raise _refusal(f"column {path!r} may be null and its field {required[0]!r} may not")
+        raise _refusal(f"the nullable column {path!r} has the non-nullable field {required[0]!r}")
     return DeviceColumn(field.name, pa.struct([child.field for child in children]), field.nullable, children)
 
 

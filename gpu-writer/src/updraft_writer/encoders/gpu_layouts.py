@@ -31,10 +31,10 @@ from updraft_writer.pieces import Piece
 from updraft_writer.reason import NotOnGpuError, ReasonKind
 
 _PAGE_BYTES = range(1024, 1 << 31)
-# Row groups that are joined into one write are cut again by the library. Smaller ones are not joined, because the
-# library may cut more of them than Parquet can count.
+# The library cuts joined row groups again. Row groups with a smaller target are not joined, because the library might
+# cut more row groups than Parquet can count.
 _SMALLEST_JOINED_BYTES = 16 << 20
-# A row group may exceed its target by a batch, and must not be cut for that.
+# Largest usual batch. A row group may exceed its target by a batch, and the library must not cut it for that.
 _LARGEST_USUAL_BATCH_BYTES = 8 << 20
 _DICTIONARIES = {
     Dictionaries.DICTIONARIES_ALWAYS: DictionaryPolicy.ALWAYS,
@@ -144,19 +144,21 @@ class OrcLayout:
             }
         )
         if any(map(is_wall_clock, schema_leaves(schema))):
-            raise NotOnGpuError(ReasonKind.TYPE, "ORC's timestamps without a zone need an attribute of their column")
+            raise NotOnGpuError(ReasonKind.TYPE, "the GPU encoder cannot mark ORC timestamps as having no time zone")
         if any(map(is_float, schema_leaves(schema))):
             # The library leaves NaN out of minimum, maximum and sum. But ORC's Java reader has to see a sum of NaN to
             # know that minimum and maximum leave NaN out.
-            raise NotOnGpuError(ReasonKind.TYPE, "the library's statistics of ORC hide that a column has a NaN")
+            raise NotOnGpuError(
+                ReasonKind.TYPE, "the GPU encoder's ORC statistics would hide NaN values of float columns"
+            )
         self._schema = stored_schema(schema)
         self._footer_entries = dict(footer)
         columns = device_columns(self._schema)
         if has_binary(columns):
-            raise NotOnGpuError(ReasonKind.TYPE, "binary columns of ORC would become strings")
+            raise NotOnGpuError(ReasonKind.TYPE, "the GPU encoder would write binary ORC columns as strings")
         if has_flags(columns):
             # The library refuses booleans from the second row group on, when the file can no longer go to the CPU.
-            raise NotOnGpuError(ReasonKind.TYPE, "the library cannot write boolean columns of ORC")
+            raise NotOnGpuError(ReasonKind.TYPE, "the GPU encoder cannot write boolean ORC columns")
         self.plan = OrcPlan(
             columns=columns,
             codec=codec_name(options.compression),
@@ -186,7 +188,7 @@ def _asks_for_a_level(compression: Compression) -> bool:
 
 
 def _cut_bytes(options: ParquetOptions) -> int | None:
-    """Return the bytes at which the library cuts joined row groups; None if the file's row groups are not joined."""
+    """Return the bytes at which the library cuts joined row groups; None if row groups of this file are not joined."""
     wanted_bytes = int(options.row_group_bytes) or DEFAULT_ROW_GROUP_BYTES
     if options.row_group_rows or wanted_bytes < _SMALLEST_JOINED_BYTES:
         return None

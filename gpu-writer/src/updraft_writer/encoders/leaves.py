@@ -54,7 +54,10 @@ def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def with_leaf_fields(field: pa.Field, change: Callable[[pa.Field], pa.Field]) -> pa.Field:
-    """Apply `change` to each leaf of a field; raises WriteOptionError for changes in nested types that Spark lacks."""
+    """Apply `change` to each leaf of a field.
+
+    Raises WriteOptionError if a leaf would change inside a nested type that Spark does not have.
+    """
     data_type = field.type
     if pa.types.is_struct(data_type) or pa.types.is_map(data_type) or is_list(data_type):
         inside = [with_leaf_fields(child, change) for child in fields_inside(data_type)]

@@ -37,8 +37,8 @@ class PageChecksums:
 
     def __init__(self) -> None:
         self._at = 0
-        # Offsets of the page headers as the library counts them, and by how much the checksums lengthen the file up to
-        # and including each of them.
+        # Offsets of the page headers as the library counts them, and for each page, the bytes that the checksums of it
+        # and of all pages before it add.
         self._starts: list[int] = []
         self._growths: list[int] = []
         # Start of a page whose rest has not been written yet.
@@ -79,7 +79,7 @@ class PageChecksums:
 
     @staticmethod
     def _page(data: memoryview, start: int) -> tuple[bytes, int, int] | None:
-        """Return the new header of a page, and where its bytes begin and end; None if it is not complete."""
+        """Return the new header of a page, and where the page's bytes begin and end; None if the page is incomplete."""
         reader = Reader(data, start)
         size = after_size = 0
         try:
@@ -94,15 +94,16 @@ class PageChecksums:
         except IndexError:
             return None
         except AssertionError as error:
-            raise EncodeError(f"no page begins where the last one ended: {error}") from error
+            raise EncodeError(f"the bytes after a page are not a page header: {error}") from error
         following = data[after_size] >> 4
         if not after_size or following < 2:
-            raise EncodeError("no page begins where the last one ended: its header has no size")
+            raise EncodeError("the bytes after a page are not a page header: they have no page size")
         body, end = reader.at, reader.at + size
         if end > len(data):
             return None
         checksum = zlib.crc32(data[body:end])
-        # The field after the size is now the field after the checksum, so its number counts from there.
+        # A field stores the difference between its number and the previous field's. The next field now follows the
+        # checksum instead of the size, so its difference is one less.
         field_header = bytes([data[after_size] - 0x10])
         signed = checksum - (checksum >> 31 << 32)
         parts = (
@@ -140,7 +141,7 @@ class _End:
         return b"".join((indexes, written, struct.pack("<I", len(written)), self._end[-4:]))
 
     def _growth(self, at: int) -> int:
-        """Return by how much the file grows in front of an offset."""
+        """Return the number of bytes that the checksums add before an offset."""
         pages = bisect_left(self._starts, at)
         return self._growths[pages - 1] if pages else 0
 
@@ -151,14 +152,14 @@ class _End:
                 _add(message, self._growth(message[field][1]), field)
 
     def _move_chunk(self, chunk: Struct) -> int:
-        """Move a column chunk; return by how much it grows."""
+        """Move a column chunk; return the number of bytes that it grows by."""
         _, metadata = chunk[_METADATA]
         if not metadata[_STORED_BYTES][1]:
             return 0
         start = metadata.get(_DICTIONARY_AT, (I64, 0))[1] or metadata[_DATA_AT][1]
         page = bisect_left(self._starts, start)
         if page == len(self._starts) or self._starts[page] != start:
-            raise EncodeError(f"the footer has a column at {start}, where no page begins")
+            raise EncodeError(f"the footer has a column at offset {start}, but no page begins there")
         grown = self._growth(start + metadata[_STORED_BYTES][1]) - self._growth(start)
         _add(metadata, grown, _BYTES, _STORED_BYTES)
         self._move(metadata, _DATA_AT, _INDEX_AT, _DICTIONARY_AT)
@@ -173,7 +174,9 @@ class _End:
         for at, field, chunk in sorted(places, key=lambda place: place[0]):
             start, size = at - self._at, chunk[field + 1][1]
             if start < 0 or start + size > self._footer_at:
-                raise EncodeError(f"the footer has an index of {size} bytes at {at}, which is not after the pages")
+                raise EncodeError(
+                    f"the footer has an index of {size} bytes at offset {at}, outside the part after the pages"
+                )
             index = self._end[start : start + size]
             if field == _OFFSET_INDEX_AT:
                 index = self._moved_index(index)

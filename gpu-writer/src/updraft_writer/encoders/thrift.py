@@ -9,7 +9,7 @@ from updraft.flight_data import varint
 STOP = 0
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 _WIDTHS = {BYTE: 1, DOUBLE: 8}
-# Lists with at least this many elements have their number behind the header.
+# Lists with at least this many elements store their number of elements after the header.
 _LONG_LIST = 15
 
 
@@ -154,5 +154,5 @@ def _encoded_value(kind: int, value: Any) -> bytes:
 
 
 def _of_element(kind: int) -> int:
-    """Return how an element of a list is stored. A boolean in a list is a byte, in a struct it is in the kind."""
+    """Return the kind in which a list stores its elements. A boolean is a byte in a list, but a kind in a struct."""
     return BYTE if kind in (TRUE, FALSE) else kind

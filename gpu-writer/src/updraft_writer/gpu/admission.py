@@ -20,7 +20,8 @@ WORKING_SET_FACTOR = 6.5
 # A file keeps its memory between row groups until another file has waited for this long. This is longer than a task
 # needs for its next batches, and short compared with the time that another file's row group would wait in a queue.
 _HOLD_SECONDS = 1.0
-# Steps of different files that fit onto the device at once if each has several row groups. With fewer, it idles.
+# Steps of different files that must fit into device memory at once even if each step joins several row groups. With
+# fewer steps, the device idles.
 _STEPS_AT_ONCE = 4
 
 
@@ -34,7 +35,7 @@ class DeviceLimits:
 
     @property
     def shared_raw_bytes(self) -> int:
-        """Most raw bytes of a step that leaves room for others of its size."""
+        """Most raw bytes of a step that joins row groups: so small that _STEPS_AT_ONCE such steps fit at once."""
         return int(self.memory_bytes / self.working_set_factor / _STEPS_AT_ONCE)
 
     def working_set_bytes(self, raw_bytes: int) -> int:

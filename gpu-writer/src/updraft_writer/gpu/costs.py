@@ -14,7 +14,7 @@ from typing import Self
 
 import pyarrow as pa
 
-# Codec and kind of column that stand for those that were not measured.
+# Codec and kind of column whose costs are used for unmeasured ones.
 _USUAL_CODEC, _OTHER = "snappy", "other"
 _GB = 1e9
 
@@ -36,7 +36,7 @@ class Estimate:
 
     @property
     def gpu_is_sooner(self) -> bool:
-        """Whether the GPU is expected to end first."""
+        """Whether the GPU is expected to finish first."""
         return self.gpu_seconds < self.cpu_seconds
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Costs:
     gpu_seconds_per_gb: Mapping[str, Mapping[str, float]]
     """Seconds of one file alone for a gigabyte of raw bytes, copies included."""
     gpu_seconds_per_write: Mapping[str, float]
-    """Seconds that a row group takes on the GPU whatever its size: the codec's kernel."""
+    """Seconds that each row group takes on the GPU in addition, independent of its size: the codec's kernel."""
     cpu_threads: float
     """Speed of all threads of a writer together, as a multiple of one thread's."""
     gpu_files: float

@@ -79,7 +79,7 @@ class ParquetPlan:
     dictionaries: DictionaryPolicy = DictionaryPolicy.WHERE_SMALLER
     page_bytes: int | None = None
     row_group_bytes: int | None = None
-    """Bytes at which the rows of one `write` are cut into row groups; None makes one of them."""
+    """Bytes at which the rows of one `write` are cut into row groups; None makes a single row group."""
     encodings: Mapping[str, str] = field(default_factory=dict)
     """Parquet's names of encodings, for top-level columns that do not leave the choice to the library."""
     key_values: Mapping[str, str] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class DeviceFile(Protocol):
     def write(self, parts: Iterable[pa.Table]) -> None:
         """Encode the rows of all parts as one or more row groups; raises DeviceMemoryError and DeviceError.
 
-        A part is copied before the next one is asked for, because its memory is used again.
+        Copy each part before asking for the next one, because `parts` then reuses its memory.
         """
 
     def close(self) -> None:

@@ -14,8 +14,8 @@ from updraft_writer.gpu.engine import DeviceError, GpuEngine
 from updraft_writer.gpu.staging import Staging
 from updraft_writer.reason import Reason, ReasonKind
 
-# Settings of the GPU's library, which reads them when it is loaded. With them, it copies from and to pinned memory.
-# It would let its pool grow to 16 times its first size.
+# Settings of the GPU's library, which reads them when it is loaded. They make it copy from and to pinned memory. The
+# pool's largest size is set too, because by default the pool may grow to 16 times its first size.
 _PINNED_POOL, _LARGEST_PINNED_POOL = "LIBCUDF_PINNED_POOL_SIZE", "LIBCUDF_PINNED_POOL_MAX_SIZE"
 _LIBRARY_SETTINGS = {
     "LIBCUDF_ALLOCATE_HOST_AS_PINNED_THRESHOLD": str(4 << 20),
@@ -31,10 +31,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Gpu:
-    """Device that encodes files, and the pinned memory that they pass on their way to it.
+    """Device that encodes files, and the pinned memory from which it copies them.
 
-    Once the device has failed, `lost` says why. With `costs`, a file goes to the CPU if that is expected to encode it
-    sooner.
+    Once the device has failed, `lost` says why. With `costs`, a file goes to the CPU if the CPU is expected to encode
+    it sooner.
     """
 
     engine: GpuEngine
@@ -72,7 +72,7 @@ def set_up_library(limit_bytes: int) -> int:
     try:
         return int(os.environ[_LARGEST_PINNED_POOL])
     except ValueError:
-        # The library reads it as 0.
+        # The library reads an invalid value as 0.
         return 0
 
 

@@ -93,7 +93,7 @@ class PylibcudfEngine:
         """Return pinned memory, which is never freed; raises DeviceMemoryError."""
         status, address = runtime.cudaMallocHost(size)
         if status != runtime.cudaError_t.cudaSuccess:
-            # Otherwise libcudf would find this error after its next kernel.
+            # Clear the error, which libcudf would otherwise report for its next kernel.
             runtime.cudaGetLastError()
             raise DeviceMemoryError(f"the driver reports {status.name} for {size} bytes of pinned memory")
         return memoryview((ctypes.c_ubyte * size).from_address(int(address))).cast("B")
@@ -134,12 +134,12 @@ class _PylibcudfFile:
                 on_device.clear()
 
     def _copy(self, parts: Iterable[pa.Table], on_device: list[Any]) -> None:
-        """Copy the parts to the device as one table, which is then all that `on_device` has."""
+        """Copy the parts to the device as one table, and leave this table as the only entry of `on_device`."""
         if self._stream is None:
             self._stream = Stream()
         for part in parts:
             on_device.append(_narrowed(plc.Table.from_arrow(part, stream=self._stream), self._plan, self._stream))
-            # The part's memory is used again after this. Other files' streams go on meanwhile.
+            # Wait for the copy, because the caller reuses the part's memory next. Other files' streams go on meanwhile.
             self._stream.synchronize()
         if len(on_device) > 1:
             on_device[:] = [plc.concatenate.concatenate(on_device, stream=self._stream)]

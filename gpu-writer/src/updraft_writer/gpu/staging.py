@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool of pinned memory that row groups pass on their way to the device, which copies from it without the CPU.
+"""Pool of pinned memory, into which row groups are copied so that the device can read them without the CPU.
 
 The pool is bounded. Several threads copy a row group into it, part by part. A part leaves the pool once the device has
-copied it, and encoding begins after the last part has left. So the room that the row group's reservation has for
-encoded bytes covers the staged bytes as well.
+copied it, and encoding begins after the last part has left. So staged and encoded bytes of a row group never exist at
+the same time, and its reservation for the encoded bytes covers the staged bytes as well.
 """
 
 import threading
@@ -17,8 +17,8 @@ import structlog
 
 from updraft_writer.gpu.engine import DeviceMemoryError
 
-# Bytes of a part: large enough that the start of a copy takes little of its time, small enough that parts of several
-# row groups fit into the pool. A batch from Spark has 8 MiB or less.
+# Bytes of a part: large enough that starting a copy takes a small share of the copy's time, small enough that parts of
+# several row groups fit into the pool. A batch from Spark has 8 MiB or less.
 BLOCK_BYTES = 16 << 20
 # Most bytes of the pool. Each of the files that are encoded at once has a few parts in it.
 _LARGEST_POOL_BYTES = 16 * BLOCK_BYTES
@@ -56,7 +56,7 @@ class Staging:
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self.pinned_bytes = 0
-        """Bytes of the pool so far. It keeps them, because pinning takes long and stops the device."""
+        """Bytes of the pool so far. The pool never frees them, because pinning takes long and stops the device."""
         self._allocate = allocate
         self._most_bytes = most_bytes
         self._block_bytes = block_bytes
@@ -74,14 +74,14 @@ class Staging:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def parts(self, table: pa.Table) -> Generator[pa.Table]:
-        """Yield the rows of a table in order, in parts. A part's memory is used again once the next one is asked for.
+        """Yield the rows of a table in order, in parts. A part's memory is reused once the caller asks for the next.
 
-        A row that is larger than a block stays where it was, and so does everything if no memory can be pinned.
+        A row that is larger than a block is not copied into the pool. If no memory can be pinned, no rows are.
         """
         ahead: deque[_Staged] = deque()
         try:
             for part, size in self._cut(table):
-                # Only a file without any block waits for one. Otherwise two files could wait for each other.
+                # Wait for a block only while this file holds none. Otherwise two files could wait for each other.
                 while (block := self._take(size, wait=not ahead)) is None and ahead:
                     yield from self._finished(ahead)
                 ahead.append(self._staged(part, block))
@@ -108,7 +108,10 @@ class Staging:
         return _Staged(unmoved, None)
 
     def _take(self, wanted_bytes: int, *, wait: bool) -> memoryview | None:
-        """Return a block, or None if `wanted_bytes` never fit into one or, unless `wait` is set, if all are taken."""
+        """Return a block, or None if no block has room for `wanted_bytes`. With `wait`, wait while all are taken.
+
+        Without `wait`, return None if all blocks are taken.
+        """
         with self._changed:
             while wanted_bytes <= self._block_bytes <= self._most_bytes:
                 if self._free:

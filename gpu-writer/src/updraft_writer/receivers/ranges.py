@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Set of free ranges. Its operations stay fast whatever sizes clients choose."""
+"""Set of free ranges, whose operations stay fast for all sizes that clients can choose."""
 
 import bisect
 

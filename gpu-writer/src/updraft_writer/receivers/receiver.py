@@ -45,13 +45,13 @@ class Receiver:
         self._address = address
         self._calls: dict[int, _Call] = {}
         self._numbers = itertools.count(1)
-        # One slot for each CALL without its TAKEN, even if the call has ended.
+        # Each CALL takes a slot until its TAKEN arrives, even if the call ends earlier.
         self._may_open = asyncio.Semaphore(MOST_NEW_CALLS)
         self._stopped: asyncio.Future[float | None] = asyncio.get_running_loop().create_future()
         self.link = Link(self._handle, self._lost)
 
     async def run(self) -> None:
-        """Serve until the writer's process says stop, or is gone."""
+        """Serve until the writer's process sends STOP or ends."""
         allow_all_descriptors()
         server = OwnFlightServer(self._settings, shares_port=True)
         server.add_generic_rpc_handlers((_AnyMethod(self._serve),))
@@ -81,7 +81,7 @@ class Receiver:
             call.handle(kind, payload)
 
     async def _serve(self, method: str, _requests: Any, context: Any) -> None:
-        # Clients can open and cancel calls faster than the writer's process takes them.
+        # Wait for a slot, because clients can open and cancel calls faster than the writer's process takes them.
         await self._may_open.acquire()
         number = next(self._numbers)
         call = self._calls[number] = _Call(context, partial(self._answer, number), self._address)
@@ -114,7 +114,7 @@ class _Call:
         self._context = context
         self._answer = answer
         self._address = address
-        # A message whose body waits for its place, and the size of that body.
+        # Message whose body has no place in the shared memory yet, and the size of that body.
         self._large = _NO_MESSAGE
         self._commands: asyncio.Queue[tuple[Kind, bytes]] = asyncio.Queue()
         self._reading: asyncio.Task[None] | None = None

@@ -32,14 +32,14 @@ from updraft_writer.receivers.relay import Relay
 from updraft_writer.receivers.shared_memory import SharedMemory
 from updraft_writer.settings import ServeSettings
 
-# Time beyond the grace period of a stop, after which a receiver that still runs is killed.
+# Receivers that still run this long after the grace period of a stop are killed.
 _STOP_MARGIN_SECONDS = 2.0
-# If the writer's process was killed, its receivers are killed too, and may hold the port this long.
+# If a writer's process is killed, its receivers are killed too, and may hold the port this long.
 _LEAVING_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 # A receiver that is not serving by then is treated as hung. A loaded machine needs a few seconds.
 START_SECONDS = 60.0
-# While other receivers serve, one that cannot start is tried again and again.
+# Give up after this many failed starts in a row, unless another receiver serves.
 _MOST_FAILED_STARTS = 3
 _RETRY_SECONDS = 1.0
 # Idle pages that no batch has needed for this long are returned to the system.
@@ -116,7 +116,7 @@ class Receivers:
         if self._is_stopping:
             return
         self._is_stopping = True
-        # First the keepers, because they replace receivers that end.
+        # Stop the keepers first, because they replace receivers that end.
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
@@ -167,7 +167,9 @@ class Receivers:
                 failed_starts += 1
                 if failed_starts >= _MOST_FAILED_STARTS and not self.open_calls:
                     raise failure
-                _log.error("a receiver cannot start, and starts again soon", error=str(failure))
+                _log.error(
+                    f"a receiver failed to start: trying again in {_RETRY_SECONDS:g} seconds", error=str(failure)
+                )
                 await asyncio.sleep(_RETRY_SECONDS)
             elif self._crashes[index].are_too_many():
                 raise StartError(f"a receiver {status}, the {CRASHES}th death within {WINDOW_SECONDS:g} seconds")
@@ -201,7 +203,7 @@ class _Receiver:
         self, settings: ServeSettings, memory: SharedMemory, handlers: Sequence[grpc.GenericRpcHandler]
     ) -> None:
         self.gone = asyncio.Event()
-        # Addresses of the receiver, or the error for which it cannot start.
+        # Addresses of the receiver, or the error that keeps it from starting.
         self._listening: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         self._listening.add_done_callback(ignore_failure)
         self.relay = Relay(handlers, memory, self._hear, self._lost)
@@ -217,7 +219,7 @@ class _Receiver:
             )
 
     async def connect(self) -> None:
-        """Connect to the process, which has been started."""
+        """Connect to the started process."""
         self._connection.settimeout(0)
         await asyncio.get_running_loop().create_unix_connection(lambda: self.relay.link, sock=self._connection)
 

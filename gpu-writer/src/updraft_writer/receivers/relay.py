@@ -32,9 +32,9 @@ class RelayedContext:
         self._reading: asyncio.Future[bytes | object] | None = None
         self._writings: deque[asyncio.Future[None]] = deque()
         self._expected: Sequence[int] = ()
-        # The message whose body the receiver puts into its place now.
+        # Message whose body the receiver is copying into the shared memory.
         self._placing: PlacedMessage | None = None
-        # Whether messages are dropped, and what to call at the end of the copy that runs then.
+        # Whether messages are dropped, and the callback for the end of a copy that was running when that began.
         self._is_dropping = False
         self._on_placed: Callable[[], None] | None = None
         self._is_finished = False
@@ -64,7 +64,7 @@ class RelayedContext:
         self._expected = sizes_bytes
 
     def stop_reading(self, then: Callable[[], None]) -> None:
-        """Drop further messages. Call `then` at once, or after the copy if the receiver is copying a body now."""
+        """Drop further messages. Call `then` at once or, if the receiver is copying a body, after the copy."""
         self.expect_bodies(())
         self._reading, self._is_dropping = None, True
         if self._placing is None:
@@ -80,7 +80,7 @@ class RelayedContext:
             self._reading = asyncio.get_running_loop().create_future()
             self._reading.add_done_callback(ignore_failure)
             self._send(Kind.READ)
-        # The receiver cannot take back a read. A later read gets its message if this one is cancelled.
+        # The receiver cannot cancel a READ. If this read is cancelled, the next one gets its message.
         message = await asyncio.shield(self._reading)
         self._reading = None
         return message
@@ -140,9 +140,8 @@ class RelayedContext:
             case Kind.OVERSIZED:
                 self._read_failed(
                     ProtocolError(
-                        f"a message has {NUMBER.unpack(payload)[0]} bytes besides the body of a batch, and at most "
-                        f"{MOST_INLINE_BYTES} are allowed: requests have to be shorter, and a body has to be the last "
-                        "field of its message"
+                        f"a message has {NUMBER.unpack(payload)[0]} bytes in addition to the body of a batch, the "
+                        f"limit is {MOST_INLINE_BYTES}: send a shorter message, with the body as its last field"
                     )
                 )
             case Kind.PLACED:
@@ -158,7 +157,7 @@ class RelayedContext:
                 raise ValueError(f"a receiver sent {kind.name} for a call")
 
     def ended(self) -> None:
-        """Take note that the call is over. The receiver no longer writes into the place."""
+        """Record that the call has ended: the receiver no longer writes to the shared memory for it."""
         self._has_ended = True
         self.expect_bodies(())
         self._copy_ended()
@@ -179,7 +178,9 @@ class RelayedContext:
             return
         block = self._memory.take(body_bytes)
         if block is None:
-            self._read_failed(InternalError(f"no addresses for {body_bytes} bytes of shared memory"))
+            self._read_failed(
+                InternalError(f"the writer has no address space left for {body_bytes} bytes of shared memory")
+            )
             return
         self._placing = PlacedMessage.of(rest, block)
         self._send(Kind.PLACE, NUMBER.pack(block.body_offset))
@@ -187,7 +188,7 @@ class RelayedContext:
     def _copy_ended(self) -> None:
         self._placing = None
         if self._on_placed is not None:
-            # Not here: an error of another module must not end the connection to the receiver.
+            # Do not call it here, where its error would end the connection to the receiver.
             asyncio.get_running_loop().call_soon(self._on_placed)
             self._on_placed = None
 
@@ -229,7 +230,7 @@ class Relay:
         return len(self._calls)
 
     def drop_calls(self) -> None:
-        """End all calls. The receiver must not run any more, because its blocks are used for other calls."""
+        """End all calls. The receiver must have ended, because its blocks are reused for other calls."""
         for context, task in self._calls.values():
             context.ended()
             task.cancel()

@@ -19,18 +19,18 @@ import pyarrow as pa
 from updraft.arrow_decoder import encapsulated_prefix
 from updraft_writer.receivers.ranges import Ranges
 
-# Ranges are multiples of this, and of a page, because only whole pages go back to the system. Together with the room
-# for a header it has to be less than a body in shared memory: a reservation covers twice the body.
+# Sizes of ranges are multiples of this, and so of a page, because only whole pages can go back to the system. Rounding
+# and the room for a header must add less than the size of the body, because a reservation covers twice the body.
 _UNIT_BYTES = max(16 << 10, mmap.PAGESIZE)
 # Room before a body for Arrow's header. Headers of a hundred columns fit; longer ones cost a copy of the body.
 _HEADER_ROOM_BYTES = 8 << 10
 _TRIM_SECONDS = 0.02
-# Address space for each byte that can be in use. Pages without contents take no memory, so gaps cost nothing.
+# Bytes of address space for each byte that can be in use. Unused pages take no memory, so gaps cost nothing.
 _ADDRESSES_PER_BYTE = 4
 
 
 class SharedMemory:
-    """Pool of ranges. Use it from the event loop's thread; only blocks may end on another thread."""
+    """Pool of ranges. Use it from the event loop's thread; blocks may be freed on any thread."""
 
     def __init__(self, most_bytes: int, room_bytes: Callable[[], int]) -> None:
         """Make the memory, which takes no pages yet.
@@ -88,7 +88,7 @@ class SharedMemory:
     def trim(self) -> None:
         """Soon return idle pages to the system until the rest fit into the room.
 
-        A new batch may get the reservation before the old batch's pages are idle. The pause lets it reuse them.
+        A new batch may get the old batch's reservation before the old pages are idle. The delay lets it reuse them.
         """
         if not self._is_trimming and self.idle_bytes:
             self._is_trimming = True
@@ -105,7 +105,7 @@ class SharedMemory:
 
     def give_back(self, offset: int, size: int) -> None:
         """Take back a range, on any thread."""
-        # The loop may be closed: then the process ends.
+        # The loop may be closed, if the process is ending.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._take_back, offset, size)
 
@@ -141,7 +141,7 @@ class Block:
         self._memory.give_back(self._offset, self._size)
 
     def body(self) -> memoryview:
-        """Return the body, which keeps the block."""
+        """Return the body. The returned view keeps the block in use."""
         return memoryview(self._view(self.body_offset, self._body_bytes)).cast("B")
 
     def encapsulated(self, header: memoryview) -> pa.Buffer | None:

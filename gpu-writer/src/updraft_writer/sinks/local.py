@@ -65,7 +65,7 @@ class LocalStorage:
         self._directory: int | None = None
         self._identity: _Identity | None = None
         self._new_directories: list[Path] | None = None
-        # Error of a rename that has failed, but may have taken effect all the same.
+        # Error of a failed rename that may have taken effect anyway.
         self._doubt: OSError | None = None
 
     def open(self) -> None:

@@ -178,7 +178,7 @@ class RemoteStorage:
         try:
             self._remove(path)
         except OSError as error:
-            _log.warning("a published file left a hidden name behind", hidden=path, reason=reason_of(error))
+            _log.warning("cannot remove the hidden name of a published file", hidden=path, reason=reason_of(error))
 
     def _remove(self, path: str) -> None:
         if self._look(path) is not None:
@@ -202,4 +202,4 @@ class RemoteStorage:
             self.file_system.open_input_file(path).close()
         except FileNotFoundError:
             return
-        raise OSError(errno.EIO, f"{path} exists and cannot be looked up")
+        raise OSError(errno.EIO, f"{path} exists, but the storage cannot look it up")

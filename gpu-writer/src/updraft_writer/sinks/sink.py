@@ -13,8 +13,8 @@ from typing import Protocol
 from updraft.errors import SinkError
 from updraft_writer.pieces import Piece
 
-# libhdfs's errno for every Java exception that has no errno of its own, from a refused connection to a used-up quota.
-# pyarrow does not tell these exceptions apart, so this errno does not count as temporary.
+# libhdfs's errno for every Java exception without a specific errno, from a refused connection to a used-up quota.
+# pyarrow does not distinguish these exceptions, so this errno does not count as temporary.
 _LIBHDFS_UNKNOWN = 255
 
 # Errors that may be temporary. All other errors (no space, no permission, no such bucket) would occur again.

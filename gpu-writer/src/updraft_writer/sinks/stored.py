@@ -109,10 +109,10 @@ class StoredSink:
                 alarm.cancel()
 
     def _tell_silence(self, step: Step, begun: threading.Event) -> None:
-        """Fail the file. The step itself goes on, and keeps its memory, because its thread cannot be interrupted."""
+        """Fail the file. The step continues and keeps its memory, because its thread cannot be interrupted."""
         standing = Standing.UNKNOWN if step is Step.PUBLISH and begun.is_set() else Standing.UNPUBLISHED
         hanging = "the storage has not answered"
-        what = hanging if begun.is_set() else "other files' storages hold all threads of the writer for storage"
+        what = hanging if begun.is_set() else "slow storage operations of other files have occupied all storage threads"
         self._silence = SinkError(
             f"cannot {step.value} {self.path}: {what} for {self.silence_seconds:g} seconds "
             f"(--storage-silence-seconds of the writer); {standing.value}"

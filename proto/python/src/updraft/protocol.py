@@ -8,7 +8,7 @@ TENANT_HEADER = "x-updraft-tenant"
 """Request header with the tenant used for fair scheduling of a service's queue or quota."""
 
 LOG_KEY_HEADER = "x-updraft-log-key"
-"""Request header with a secret of the client, for the output of functions and for profiles of its own calls."""
+"""Request header with a secret of the client, by which it may read output and profiles of its own calls."""
 
 DATABEND_TENANT_HEADER = "x-databend-tenant"
 """Databend's request header with the tenant. It is used if neither the identity nor the call sets another."""

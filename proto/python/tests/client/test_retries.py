@@ -44,7 +44,7 @@ def _pause(
 def test_a_full_pool_is_asked_again_after_its_hint_until_the_time_is_over(retries: Retries) -> None:
     assert _pause(retries, _refused(hint=700), _ONCE, _exchange(sent=True)) >= 0.7
     assert 0 < _pause(retries, _refused(), _ONCE, _exchange(), now=59.9) <= 0.11
-    with pytest.raises(PoolFullError, match=r"pool at grpc://pool:1 took no call within 60 seconds"):
+    with pytest.raises(PoolFullError, match=r"pool at grpc://pool:1 accepted no call within 60 seconds"):
         _pause(retries, _refused(), _ONCE, _exchange(), now=60)
 
 

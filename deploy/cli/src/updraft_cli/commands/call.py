@@ -33,8 +33,8 @@ class CallError(Exception):
 class Call(ClientOptions):
     """Call a function of a pool, once or for each row of a file, and print its results or write them to a file.
 
-    Values of --arg are read as the argument's type: text as it is, lists and structs as JSON. The columns of a file are
-    matched to arguments by their names; the function does not get the others. The environment variables
+    Values of --arg are read as the argument's type: text as it is, lists and structs as JSON. A column of the
+    file becomes the argument of the same name; columns without such an argument are not sent. The environment variables
     UPDRAFT_CLIENT_ENDPOINT, UPDRAFT_CLIENT_TOKEN_FILE and so on replace missing options.
     """
 
@@ -75,7 +75,7 @@ class Call(ClientOptions):
 
     def cli_cmd(self) -> None:
         """Make the call."""
-        # A call needs no log key, and this user may have no place for one.
+        # The call works without a log key, and this user may have no directory for one.
         with contextlib.suppress(CredentialsError):
             make_secret(log_key_file())
         try:
@@ -87,7 +87,7 @@ class Call(ClientOptions):
     def _call(self, client: PoolClient) -> None:
         description = client.describe(self.name)
         function = CalledFunction(description, self.group_by)
-        # Pin the version that was described: values are read by its types.
+        # Pin the described version, because values are read by its types.
         pinned = f"{description.name}@{description.version}" if description.version else description.name
         if self.keep and not function.is_one_to_one:
             raise CallError(f"--keep: {function.name} does not have one result for each row")
@@ -123,12 +123,12 @@ class Call(ClientOptions):
                 arguments = table.select(names)
                 for column, value in values.items():
                     arguments = arguments.append_column(column, pa.repeat(value, table.num_rows))
-                # Results of an aggregate come at the end, so its bar shows what was read.
+                # Results of an aggregate come at the end, so its bar shows the rows read.
                 if not function.is_one_to_one:
                     progress.add(table.num_rows)
                 yield arguments
 
-        # On a terminal that shows results, a bar would be between them.
+        # If results go to a terminal, the bar would appear between them.
         shows_bar = self.progress and (self.output is not None or not sys.stdout.isatty())
         is_empty = True
         with self._writer() as write, Progress(file.rows, is_wanted=shows_bar) as progress:
@@ -138,7 +138,7 @@ class Call(ClientOptions):
                 if function.is_one_to_one:
                     progress.add(results.num_rows)
             if is_empty and (nothing := function.empty_results(file.schema)) is not None:
-                # The file has its columns even if it has no rows.
+                # Write a table without rows, so that the output has its columns.
                 write(_beside(file.schema.empty_table(), nothing) if self.keep else nothing)
 
     @contextlib.contextmanager
@@ -177,7 +177,7 @@ def _one_row() -> pa.Table:
 
 
 def _taken(tables: deque[pa.Table], rows: int) -> pa.Table:
-    """Return the next rows of tables, and remove them."""
+    """Remove the next rows from the tables and return them."""
     taken: list[pa.Table] = []
     while rows:
         first = tables.popleft()

@@ -24,9 +24,9 @@ _BETWEEN_SECONDS = 0.2
 class Logs(ViewOptions):
     """Show the last lines that functions printed or logged in your own calls, and with --follow the next ones.
 
-    Your calls are those of your identity, and those of `updraft call` and `updraft.client` on this machine, at the same
-    endpoint. A pool keeps the last 2,000 lines of each client, until it restarts; its own log has all lines. A pod
-    knows only the calls that it served.
+    Your own calls are all calls with your identity, and calls to this endpoint with `updraft call` or `updraft.client`
+    by this user on this machine. A pool keeps the last 2,000 lines of each client, until it restarts; its own log has
+    all lines. A pod knows only the calls that it served.
     """
 
     examples: ClassVar[str] = """examples:
@@ -37,7 +37,7 @@ class Logs(ViewOptions):
 
     name: CliPositionalArg[str] = setting("Name of a function; defaults to all functions.", default="")
     lines: int = setting("Number of earlier lines to show.", default=100, ge=0, le=2000)
-    follow: bool = setting("Go on with lines that come later, until Ctrl-C.", default=False)
+    follow: bool = setting("Keep printing new lines until Ctrl-C.", default=False)
     where: list[Verbatim] = setting(
         "FIELD=VALUE that a line must have: worker, application, query, stage, partition or attempt; repeat the option "
         "for others.",
@@ -57,7 +57,7 @@ class Logs(ViewOptions):
     def cli_cmd(self) -> None:
         """Print the lines."""
         with contextlib.suppress(KeyboardInterrupt, BrokenPipeError), self.client() as client:
-            # Even if no earlier line is shown, the last one says where later lines begin.
+            # Fetch at least one line: its time says where later lines begin.
             shown = self._lines(client, max(self.lines, 1), 0, 0.0)
             last = shown[-1]["time_microseconds"] if shown else 0
             self._show(shown if self.lines else [])
@@ -65,7 +65,7 @@ class Logs(ViewOptions):
                 shown = self._lines(client, 2000, last, _WAIT_SECONDS)
                 last = shown[-1]["time_microseconds"] if shown else last
                 self._show(shown)
-                # A function that prints without a pause comes in larger pieces.
+                # Pause, so that lines of a function that prints without a pause come many at a time.
                 time.sleep(_BETWEEN_SECONDS)
 
     def _lines(self, client: PoolClient, most: int, after: int, wait_seconds: float) -> list[dict[str, Any]]:

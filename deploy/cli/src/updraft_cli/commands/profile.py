@@ -19,8 +19,9 @@ class ProfileError(Exception):
 class ProfileCommand(ViewOptions):
     """Sample the Python stacks of running calls, and draw them as a flame graph. The calls go on meanwhile.
 
-    Begin a call first, for example with `updraft call` in another terminal. The pool looks at its workers 50 times a
-    second, and shows where time passes, waits included. It samples your own calls, as `updraft logs` explains.
+    Begin a call first, for example with `updraft call` in another terminal. The pool samples its workers 50 times a
+    second. The profile shows wall time: where functions compute and where they wait. It covers your own calls, as
+    explained by `updraft logs --help`.
     """
 
     examples: ClassVar[str] = """examples:

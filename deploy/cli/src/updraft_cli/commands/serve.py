@@ -27,8 +27,7 @@ class Interruption:
     """Handler that raises KeyboardInterrupt in the main thread, and again in the next wait, in case the first was lost.
 
     Python drops an exception that is raised while a finalizer runs. A shell makes the background commands of a script
-    ignore SIGINT; this handler takes SIGINT anyway, because a signal that is sent to the command is meant for the
-    command.
+    ignore SIGINT; this handler handles SIGINT even then, because somebody sent it to this command.
     """
 
     def __init__(self) -> None:
@@ -52,8 +51,8 @@ class Serve(BaseModel):
     """Serve the functions of a module on this machine, and load it again whenever one of its files is saved.
 
     The pool is for writing and trying functions: it listens only on this machine, needs no token, and runs nothing but
-    the module's functions. Running calls finish with the code that they began with; the new code answers as soon as it
-    is loaded. Use `updraft-server serve` for a service that others use. Ctrl-C ends the command.
+    the module's functions. Running calls finish with the code that they began with; calls that begin after a reload run
+    the new code. Use `updraft-server serve` for a service that others use. Ctrl-C ends the command.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,7 +63,7 @@ class Serve(BaseModel):
 """
 
     module: CliPositionalArg[str] = setting("The module, found as `python -m` finds it.")
-    port: int = setting("Port on 127.0.0.1; 0 takes any that is free.", default=8815, ge=0, le=65535)
+    port: int = setting("Port on 127.0.0.1; 0 chooses a free one.", default=8815, ge=0, le=65535)
     workers: int = setting("Worker processes, each for one exchange at a time.", default=2, ge=1)
 
     def cli_cmd(self) -> None:

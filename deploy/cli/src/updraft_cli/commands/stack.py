@@ -23,7 +23,7 @@ class Stack(PoolOptions):
   updraft stack 3f9c21-4 --endpoint grpc://127.0.0.1:8815 --token-file token
 """
 
-    worker: CliPositionalArg[str] = setting("Id of the worker. Without one, all that are busy.", default="")
+    worker: CliPositionalArg[str] = setting("Id of the worker; defaults to all busy workers.", default="")
 
     def cli_cmd(self) -> None:
         """Print the stacks."""

@@ -31,13 +31,13 @@ class Tokens(BaseModel):
 
     names: CliPositionalArg[list[str]] = setting("Names of the Secrets.", min_length=1)
     owned: bool = setting(
-        "Make the service account of the same name each Secret's owner: Kubernetes deletes the Secret with it. Each "
-        "Secret takes its labels. By default Secrets stay.",
+        "Make each Secret's owner the service account of the same name, which must exist, and copy its labels. "
+        "Kubernetes then deletes the Secret together with the account. By default Secrets stay.",
         default=False,
     )
     copies: list[str] = setting(
-        "Secret in another namespace that gets the key `token` of one of these, as namespace/name, for the jobs "
-        "there. It is brought in step each time. Can be repeated.",
+        "Copy of one of these Secrets for jobs in another namespace, as namespace/name. It has only the key `token`; "
+        "each run updates it. Can be repeated.",
         default=[],
     )
     namespace: str = setting("Kubernetes namespace; defaults to that of the current context.", default="")
@@ -59,7 +59,9 @@ class Tokens(BaseModel):
         for place in self.copies:
             namespace, _, name = place.partition("/")
             if name not in self.names:
-                raise ClusterError(f"--copies {place}: write namespace/name, with a Secret of this command as name")
+                raise ClusterError(
+                    f"--copies {place}: expected namespace/name, where name is one of the Secrets of this command"
+                )
             there = cluster.within(namespace)
             copied = there.copy_secret(name, "token", cluster, self._owner(there, name))
             (made if copied else kept).append(place)

@@ -141,7 +141,7 @@ def _check_tls(endpoint: Endpoint, credentials: Credentials, timeout_seconds: fl
         findings.ok("tls", f"trusted, for {endpoint.host}, {_validity(shown)}")
         if days_left(shown) <= _EXPIRES_SOON_DAYS:
             findings.warning(
-                "tls", f"the certificate is {_validity(shown)}", "renew it: the service reads it by itself"
+                "tls", f"the certificate is {_validity(shown)}", "renew the file: the running service reads it again"
             )
 
 
@@ -161,7 +161,9 @@ def _refused_by_us(
                 "use one of these names in the endpoint, or add the endpoint's name (tls.extraDnsNames of the chart)",
             )
         case code if code == _EXPIRED:
-            findings.error("tls", f"the certificate is {_validity(shown)}", "renew it: the service reads it by itself")
+            findings.error(
+                "tls", f"the certificate is {_validity(shown)}", "renew the file: the running service reads it again"
+            )
         case _:
             trusted = str(ca_file) if ca_file is not None else "an authority that this machine trusts"
             findings.error(

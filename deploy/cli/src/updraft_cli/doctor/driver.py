@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Driver's Python, which pickles the functions of a job: the versions of Python and pyspark."""
+"""Versions of Python and pyspark on the driver, which pickles a job's functions."""
 
 import json
 import os

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of what a client may do, by its identity as the service sees it.
 
-A service tells nothing to an unknown client. But the holder of a token can read the token without the service, so this
-module explains to an unknown client what its token says.
+A service does not tell an unknown client why it is unknown. But the holder of a token can read the token, so this
+module reports what the token of an unknown client says.
 """
 
 import base64
@@ -67,14 +67,14 @@ def what_to_do(credentials: Credentials) -> str:
             return _about_issued(claims)
         digest = hashlib.sha256(credentials.token.encode()).hexdigest()
         return (
-            "set tokenFile to a file with the service's token (key `token` of the chart's Secret); for an identity the "
-            f"service's identities file has to have this token's digest in token_sha256: {digest}"
+            "set tokenFile to a file with the service's token (key `token` of the chart's Secret), or have the digest "
+            f"of this token added to token_sha256 of an identity in the service's identities file: {digest}"
         )
     if credentials.certificate_file is not None:
         names = ", ".join(_names_of(credentials)) or "none"
         return (
-            f"set tokenFile, or let an identity of the service name this certificate in `certificates`; its names: "
-            f"{names}"
+            "set tokenFile, or have a name of this certificate added to `certificates` of an identity in the service's "
+            f"identities file; its names: {names}"
         )
     return "set tokenFile to a file with the service's token (key `token` of the chart's Secret)"
 

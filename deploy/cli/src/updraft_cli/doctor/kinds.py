@@ -43,7 +43,7 @@ _AUTHENTICATION = "spark.connect.authenticate.token"
 
 
 def _loaded(name: str) -> Any:
-    """Load the file of this name beside this one. This Python may not have the package."""
+    """Load the file of this name from this directory. The driver's Python may lack the package `updraft_cli`."""
     loader = SourceFileLoader(f"updraft_doctor_{name}", str(Path(__file__).with_name(f"{name}.py")))
     module = ModuleType(loader.name)
     loader.exec_module(module)
@@ -61,7 +61,7 @@ def _check() -> bool:
 
 
 def _expect(found: object, wanted: object) -> None:
-    """Raise RuntimeError unless the answer is right. An assertion would be left out with PYTHONOPTIMIZE."""
+    """Raise RuntimeError unless the answer is right. Python skips assertions if PYTHONOPTIMIZE is set."""
     if found != wanted:
         raise RuntimeError(f"the answer is {found!r} instead of {wanted!r}")
 
@@ -79,7 +79,7 @@ def _barrier(spark: SparkSession) -> None:
 
 
 def _function(spark: SparkSession) -> None:
-    """Run a function in a worker that Spark starts: Updraft's operators would call the pool by themselves."""
+    """Run a function in a worker that Spark starts, without Updraft's operators, which would call the pool directly."""
     enabled = spark.conf.get(_ENABLED, None)
     spark.conf.set(_ENABLED, "false")
     try:
@@ -222,7 +222,7 @@ def _transform(spark: SparkSession, checkpoint: str) -> None:
 def _foreach_batch(spark: SparkSession, checkpoint: str) -> None:
     def count(batch: Any, _number: int) -> None:
         _check()
-        # The worker calls the server for this.
+        # To count, the worker has to reach the Connect server.
         _expect(batch.count(), 2)
 
     client = _connect_client(spark)
@@ -238,7 +238,7 @@ def _connect_client(spark: SparkSession) -> Any:
         from pyspark.sql.connect.session import SparkSession as Client
     except ImportError as error:
         raise trial.SkippedError(f"the driver's Python cannot import PySpark's Connect client: {error}") from error
-    # As one of the application's plugins, a missing server would keep the other kinds from running.
+    # Start the server here, not as a plugin of the application: a missing plugin would keep all kinds from running.
     service = getattr(spark._jvm, _CONNECT)
     if not isinstance(service, JavaClass):
         raise trial.SkippedError("Spark's Connect server (spark-connect_*.jar) is not on the driver's class path")
@@ -287,7 +287,7 @@ def main(limits: Any, batch_kinds: Kinds = BATCH_KINDS, streaming_kinds: Kinds =
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
-    # Threads of kinds that hang would keep Python from ending.
+    # Threads of hanging kinds would keep Python from exiting.
     os._exit(0)
 
 

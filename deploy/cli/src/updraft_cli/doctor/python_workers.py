@@ -50,9 +50,9 @@ class Application:
     """Spark application that tries the kinds.
 
     Attributes:
-        path: what the driver's Python runs. It is not imported: PySpark may be missing from this Python.
-        longest_seconds: time after which the application is ended. It has limits of its own for each kind
-            (`trial.Limits`), so only a Spark that does not start takes this long.
+        path: script for the driver's Python. This process does not import it, because its own Python may lack PySpark.
+        longest_seconds: time after which the doctor ends the application. Each kind has a shorter limit
+            (`trial.Limits`), so an application takes this long only if Spark does not start.
         end_seconds: time for Spark's JVM to end before it is killed.
     """
 
@@ -110,18 +110,18 @@ def _add_all(
 
 
 def _run(confs: Mapping[str, str], driver: Driver, interpreter: str, application: Application) -> tuple[str, str]:
-    """Return the application's output, and why it ended early if it did."""
+    """Return the application's output, and the reason if it ended early."""
     environment = dict(os.environ)
     if python := confs.get(_PYTHON):
         # Applications started by `python` ignore the conf and read this variable.
         environment["PYSPARK_PYTHON"] = python
     home = environment.get("SPARK_HOME")
     if home and not driver.pyspark:
-        # Only spark-submit finds this PySpark by itself.
+        # Add the PySpark of SPARK_HOME, which only spark-submit would find without this.
         paths = [Path(home, "python"), *Path(home, "python/lib").glob("py4j-*.zip")]
         environment["PYTHONPATH"] = os.pathsep.join([*map(str, paths), environment.get("PYTHONPATH", "")])
     command = [interpreter_of(confs, interpreter), "-P", str(application.path)]
-    # A file keeps tokens out of the arguments, which all users of the machine can read.
+    # Pass the confs in a file, because all users of the machine can read arguments, and confs may contain tokens.
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
         everything = {**confs, **_CONFS, _TOKEN_OF_CONNECT: secrets.token_urlsafe()}
         javaproperties.dump(everything, file, timestamp=False)
@@ -134,9 +134,9 @@ def _run(confs: Mapping[str, str], driver: Driver, interpreter: str, application
 
 
 def _outputs(command: Sequence[str], environment: Mapping[str, str], application: Application) -> tuple[str, str]:
-    # Files instead of pipes, so that the end of the output does not wait for a JVM that goes on.
+    # Use files instead of pipes, because a pipe does not end before a JVM that is left running.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as log:
-        # In a session of its own, so that a signal reaches the JVM too.
+        # Start a new session and process group, so that a signal to the group reaches the JVM too.
         process = subprocess.Popen(  # noqa: S603 - Spark itself would run it
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=log, env=environment, start_new_session=True
         )
@@ -159,11 +159,11 @@ def _text(file: IO[bytes]) -> str:
 
 
 def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """End what is left of an application: itself, and a JVM that no longer listens to it."""
+    """End the application's process, and its JVM if that is still running."""
     deadline = time.monotonic() + seconds
     try:
         os.killpg(process.pid, signal.SIGTERM)
-        # The group exists while the JVM runs. Only its parent could wait for the JVM.
+        # Poll the process group, which exists while the JVM runs: only the JVM's parent could wait for the JVM.
         while time.monotonic() < deadline:
             process.poll()
             os.killpg(process.pid, 0)

@@ -66,7 +66,7 @@ def check_service(
     if is_writer:
         _check_round_trip("a file of {} rows was written, returned and read", service.write_a_file, findings)
     elif caller is not None and "call" not in caller.scopes:
-        findings.ok("round trip", "not tried: it runs a registered function, which takes the scope call")
+        findings.ok("round trip", "not tried: it runs a registered function, which requires the scope call")
     else:
         _check_round_trip("a worker returned {} rows unchanged", service.send_a_batch, findings)
 

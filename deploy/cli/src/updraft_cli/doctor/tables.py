@@ -18,7 +18,7 @@ _CHECK = "tables"
 class _Format:
     name: str
     extension: str
-    """Session extension of the format, without which Spark lacks its commands."""
+    """Session extension that adds the format's commands to Spark."""
     releases: Mapping[str, tuple[str, ...]]
     """Releases that the connector knows, by Spark's major version; a test compares them with the connector's rules."""
     jar: re.Pattern[str]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trial of the kinds of Python workers in a Spark application, in which no kind and no end of Spark takes for ever.
+"""Trial of each kind of Python worker in a Spark application, with time limits for each kind and for stopping Spark.
 
 `kinds.py` loads this file by its path, in a Python that may lack everything but PySpark.
 """
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 Kinds = Mapping[str, Callable[..., None]]
-"""Functions of a Spark session; those of streams also take a checkpoint."""
+"""Functions by kind. Each takes a Spark session; those of streams take the path of a checkpoint too."""
 
 _RECURSIVELY = True
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 _ELSEWHERE = re.compile(r"RuntimeError: (the code ran in .+ on \S+ instead of on a pool)")
-# Lines that tell the reason, the most telling first. Spark puts stack traces around them.
+# Patterns of the lines that give the reason, the most specific first. Spark puts stack traces around these lines.
 _REASONS = (
     re.compile(r"The worker on the pool failed: .*"),
     re.compile(r"updraft-python: .*"),
@@ -37,9 +37,9 @@ class Limits:
     """Longest waits of the application.
 
     Attributes:
-        first_seconds: for each kind until one was late. Executors may have to start.
-        later_seconds: for each kind after that. The same cause may hold up all of them.
-        end_seconds: for a late kind after it was cancelled, for Spark to stop, and for its JVM to end.
+        first_seconds: wait for each kind until one is late: executors may have to start.
+        later_seconds: wait for each kind after a late one: the same cause may delay all of them.
+        end_seconds: wait for a cancelled kind to end, for Spark to stop, and for its JVM to end.
     """
 
     first_seconds: float = 180
@@ -52,19 +52,19 @@ class SkippedError(Exception):
 
 
 class Trial:
-    """Kinds that are tried one after another, each in a thread of its own: nothing can end a planner that hangs."""
+    """Trial of kinds, one after another, each in a separate thread: a planner that hangs cannot be stopped."""
 
     def __init__(self, spark: Any, limits: Limits) -> None:
         self._spark = spark
         self._limits = limits
         self._seconds = limits.first_seconds
-        # Read now, because a kind can leave a JVM behind that does not answer.
+        # Read the confs now, because after a kind has hung, the JVM may no longer answer.
         self._is_local = spark.sparkContext.master.startswith("local")
         self._is_dynamic = spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true" and not self._is_local
         self._checkpoints = spark.conf.get(_CHECKPOINTS, None)
 
     def run(self, batch_kinds: Kinds, streaming_kinds: Kinds, directory: str) -> None:
-        """Report an outcome of each kind. A local Spark without a setting for checkpoints has them in `directory`."""
+        """Report an outcome for each kind. Without a setting for checkpoints, a local Spark uses `directory`."""
         for kind, run in batch_kinds.items():
             if kind == "barrier stage" and self._is_dynamic:
                 report(kind, "skipped", "Spark runs no barrier stages with dynamic allocation")
@@ -91,7 +91,7 @@ class Trial:
         report(kind, "late", f"it did not end within {self._seconds:g} seconds")
         self._seconds = self._limits.later_seconds
         _started(self._cancel).join(self._limits.end_seconds)
-        # The next kind may need its executors and workers.
+        # Wait until the late kind has ended, because the next one may need its executors and workers.
         tried.join(self._limits.end_seconds)
 
     def _cancel(self) -> None:
@@ -108,10 +108,10 @@ class Trial:
 
 
 def stop(spark: Any, limits: Limits) -> None:
-    """Stop Spark and wait for its JVM, or give up. The doctor kills a JVM that goes on."""
+    """Stop Spark and wait for its JVM, with a time limit. The doctor kills a JVM that keeps running."""
     _started(spark.stop).join(limits.end_seconds)
     jvm = spark.sparkContext._gateway.proc
-    # The JVM ends with its standard input.
+    # The JVM exits when its standard input is closed.
     jvm.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         jvm.wait(limits.end_seconds)
@@ -124,7 +124,7 @@ def report(subject: str, outcome: str, detail: str = "") -> None:
 
 
 def reason(error: Exception) -> str:
-    """Return the line of an error that tells the reason."""
+    """Return the line of an error that gives the reason."""
     text = str(error)
     found = next((found for pattern in _REASONS if (found := pattern.findall(text))), None)
     lines = [line for line in text.splitlines() if line.strip()]
@@ -132,7 +132,7 @@ def reason(error: Exception) -> str:
 
 
 def _started(run: Callable[[], None]) -> threading.Thread:
-    """Call in a thread that does not keep this process from ending."""
+    """Call `run` in a daemon thread, which does not keep this process from exiting."""
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread
@@ -150,7 +150,7 @@ def _outcome(run: Callable[..., None], *arguments: Any) -> tuple[str, str]:
 
 
 def _run(run: Callable[..., None], spark: Any, *arguments: str) -> None:
-    # Spark looks for data sources in the active session of the thread, which this call sets.
+    # This call makes `spark` the thread's active session, in which Spark looks for data sources.
     spark.createDataFrame([(0,)], "n int")
     run(spark, *arguments)
 

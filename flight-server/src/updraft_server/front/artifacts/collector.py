@@ -8,9 +8,10 @@ Artifacts come from the exchange's own client or from another client of the same
 An exchange waits for another client only while that client keeps sending. If the client stops, the exchange asks its
 own client.
 
-Files are laid out under the names that the session gives them, like Spark's distributed files. Such a set never
-changes. If the bytes under a name change, the files go into a new directory, so nothing that Python caches by path
-becomes stale. A set that a worker managed to change is laid out again.
+Files are laid out in a directory, under the names that the session gives them, like Spark's distributed files. The
+front never changes the files of such a directory. If the bytes under a name change, the front lays out a new directory,
+so nothing that Python caches by path becomes stale. If a worker managed to change a directory, the front lays it out
+again.
 """
 
 import asyncio

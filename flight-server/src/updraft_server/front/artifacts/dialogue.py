@@ -99,7 +99,10 @@ class ArtifactDialogue:
             if metadata.payload.offset != len(payload):
                 raise ProtocolError(f"the function continues at byte {metadata.payload.offset}, not {len(payload)}")
             if not 0 < len(data) <= size_bytes - len(payload):
-                raise ProtocolError(f"the function does not have the {size_bytes} bytes that were announced")
+                raise ProtocolError(
+                    f"a part of the function has {len(data)} bytes, after {len(payload)} of the {size_bytes} bytes "
+                    "that the command announced"
+                )
             payload += data
         return bytes(payload)
 

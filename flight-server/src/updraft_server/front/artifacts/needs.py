@@ -94,7 +94,7 @@ def _key(artifact: Artifact) -> ArtifactKey:
     if len(artifact.sha256) != _DIGEST_BYTES or artifact.size_bytes < 0:
         raise ProtocolError(
             f"an artifact has a digest of {len(artifact.sha256)} bytes and a size of {artifact.size_bytes}: "
-            f"expected {_DIGEST_BYTES} bytes, and a size that is not negative"
+            f"expected a digest of {_DIGEST_BYTES} bytes and a size of at least 0"
         )
     role = artifact.WhichOneof("role")
     if role is None:

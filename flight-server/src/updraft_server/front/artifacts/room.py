@@ -2,8 +2,9 @@
 """Disk space of one arriving artifact, taken before the disk is used and corrected at the end by a measurement.
 
 An archive takes space as it arrives, and then more space for its unpacked tree. Once the archive is removed, the tree
-alone takes space. A volume can run out of blocks or of inodes, so an entry (a file, directory or link) counts as at
-least the volume's bytes per inode. So a store that may have a tenth of the volume's bytes gets a tenth of its inodes.
+alone takes space. A volume can run out of inodes before it runs out of blocks. So an entry (a file, directory or link)
+counts as at least the volume's bytes per inode: a store that may use a tenth of the bytes uses at most a tenth of the
+inodes.
 """
 
 import os

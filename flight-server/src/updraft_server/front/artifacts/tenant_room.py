@@ -105,7 +105,7 @@ class TenantRooms:
         return self._is_away(other) or other.used_bytes > self._held_bytes(tenant) + more_bytes
 
     def refused(self, tenant: bytes, more_bytes: int) -> None:
-        """Record a refused tenant within its share: other tenants may not exceed theirs until this one can retry."""
+        """Record a refusal. If the tenant was within its share, others may not exceed theirs until it can retry."""
         if self._held_bytes(tenant) + more_bytes <= self._share_bytes(tenant):
             self._claims.note(tenant)
 

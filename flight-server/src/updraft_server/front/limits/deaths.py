@@ -63,7 +63,7 @@ class _Deaths:
 
 
 class HoldBack:
-    """Functions of one pool that have killed workers recently."""
+    """Functions, owners and rows of one pool that have killed workers or model processes recently."""
 
     def __init__(self, allowed_deaths: int, clock: Callable[[], float] = time.monotonic) -> None:
         """Create the policy, which holds a function back after `allowed_deaths` deaths without a success."""

@@ -26,7 +26,7 @@ from updraft_server.pool.interface import WorkerPool
 
 _log = structlog.get_logger(__name__)
 
-# A container needs spare memory for what a function can take between two checks, which is some hundred MiB.
+# A function can take some hundred MiB between two checks. The container needs spare memory for that.
 _LIMITS_LOOK_SECONDS = 0.25
 # All workers, including those at rest, are measured at every 40th check, which is every ten seconds.
 _LOOKS_TO_ALL = 40

@@ -32,8 +32,8 @@ _MOST_SIBLINGS = 8
 # Most exchanges that one dispatch skips because the pool has no worker for them. Skipped exchanges do not hold up other
 # exchanges. They are tried again when the pool's workers change.
 _MOST_REFUSED = 32
-# A tenant that has no worker gets an extra one after this time. If workers come free more often than this, each of ten
-# tenants gets one in turn anyway.
+# A tenant that has no worker gets an extra one after this time. If workers come free more often than this, tenants get
+# them in turn and need no extra ones.
 _STARVED_SECONDS = 10.0
 
 QUEUE_BYTES = 512 * 1024 * 1024
@@ -129,7 +129,7 @@ class Admission:
             raise _draining_error()
         newcomer = Place(tenant, None if task is None else replace(task, tenant=tenant), 0)
         if not self._is_next(newcomer) or not (self._pool.idle or self._may_overtake(newcomer)):
-            raise PoolBusyError("no worker is free for the exchange, and its client does not want to wait for one")
+            raise PoolBusyError("no worker is free, and the client asked not to wait for one")
 
     async def worker(self, place: Place, binding: Binding = REGISTERED, *, may_wait: bool = True) -> Grant:
         """Return a worker for a place, at once or when its turn comes. If cancelled, give back a granted worker.
@@ -148,10 +148,10 @@ class Admission:
                     raise PoolBusyError(str(error)) from None
             else:
                 return self._unless_lost(place, grant)
-        # From here on, and not before, the dispatcher may grant the place a worker.
+        # From here on, the dispatcher may grant the place a worker.
         self._is_ready(place, binding)
         self._workers_changed()
-        # By then the place may get an extra worker, even if no worker changes.
+        # After this time the place may get an extra worker, so dispatch then, even if no worker has changed.
         starved = asyncio.get_running_loop().call_later(_STARVED_SECONDS, self._workers_changed)
         try:
             return await place.granted

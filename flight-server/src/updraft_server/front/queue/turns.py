@@ -259,7 +259,7 @@ class Turns(Generic[Item]):
         return _Lane(self._at_work[tenant], int(used_seconds / _STEP_SECONDS))
 
     def _comes(self, tenant: str) -> None:
-        """Deduct a tenant's share of the workers, for the time in which it asked for none, from its used time."""
+        """Reduce a tenant's used time by its share of the workers during the time in which it asked for none."""
         use = self._uses.get(tenant)
         if use is None:
             return

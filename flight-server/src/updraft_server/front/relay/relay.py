@@ -354,7 +354,7 @@ class Relay:
     async def _relay_reply(self, frame: Frame) -> None:
         """Pass one message on. Plain Flight has no metadata, so drop a message of metadata alone for such a client."""
         if frame.place is not None:
-            # A parser merges encoded messages that follow each other.
+            # Append the field to the encoded metadata: protobuf parses concatenated messages as one.
             found = ReplyMetadata(body=SegmentRange(position=frame.place.position, size_bytes=len(frame.place.memory)))
             self._transfer.sent_bytes += len(frame.place.memory)
             self._transfer.segment_sent_bytes += len(frame.place.memory)

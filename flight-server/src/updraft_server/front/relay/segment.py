@@ -2,8 +2,8 @@
 """Segment: shared memory of one exchange through which bodies pass between a client on this node and the front.
 
 The front's own code never reads or writes the mapped memory; it only names ranges of it in system calls. A client can
-cut the file at any time. Reading what was cut off would then end the process with a signal, but a system call only
-fails.
+truncate the file at any time. If code read mapped memory beyond the new end, a signal would end the process, but a
+system call only fails.
 """
 
 import asyncio
@@ -32,23 +32,23 @@ LEAST_BODY_BYTES = 64 * 1024
 """Size from which a body passes through a segment. A smaller one costs less inside its message."""
 
 LEAST_EXCHANGE_BYTES = 4 * 1024 * 1024
-"""Bytes that an exchange passes before it gets a segment. Fresh memory costs as much CPU as some batches do."""
+"""Bytes that an exchange passes before it gets a segment. Allocating one costs as much CPU as passing some batches."""
 
 _NAME = "updraft-segment-"
 _CONTROL_BYTES = 4096
-# Offsets of the client's numbers.
+# Offsets of the two numbers that the client writes: how far it has read, and whether it has opened the file.
 _READ_POSITION, _OPENED = 0, 8
 _RING_BYTES = 4 * 1024 * 1024
 _SEGMENT_BYTES = _CONTROL_BYTES + 2 * _RING_BYTES
 
-# Time to remove the files of exchanges that run at the end of the process.
+# Time limit for removing the files of exchanges that still run when the process ends.
 _CLOSE_SECONDS = 1.0
 
 _log = structlog.get_logger(__name__)
 
 
 class _Ring:
-    """Positions of one direction. A range does not reach beyond the ring's end; the bytes before that are skipped."""
+    """Positions of one direction. A range never wraps: if it does not fit before the ring's end, it starts at 0."""
 
     def __init__(self, start: int) -> None:
         self._start = start
@@ -74,7 +74,7 @@ class Segment:
         Args:
             directory: Where the file is made.
             mode: Permissions of the file.
-            later: Function that has another thread do something with the file.
+            later: Makes another thread call a function, which closes or removes the file.
         """
         self._path = directory / f"{_NAME}{secrets.token_hex(16)}"
         self._later = later
@@ -83,7 +83,7 @@ class Segment:
             os.fchmod(self._descriptor, mode)
             if directory.is_relative_to(SHARED_MEMORY_PATH):
                 _check_share(self._descriptor)
-            # If the memory ran out while the client writes, the client would get a signal instead of an error.
+            # Allocate all memory now: if it ran out later, the client would get a signal while it writes, not an error.
             os.posix_fallocate(self._descriptor, 0, _SEGMENT_BYTES)
             self._mapping = mmap.mmap(self._descriptor, _SEGMENT_BYTES)
         except BaseException:
@@ -98,7 +98,7 @@ class Segment:
 
     @property
     def offer(self) -> exchange_pb2.Segment:
-        """Message that tells the client about the segment."""
+        """Message that tells the client the name and size of the segment."""
         return exchange_pb2.Segment(name=self._path.name, ring_bytes=_RING_BYTES)
 
     def request(self, asked: exchange_pb2.SegmentRange) -> memoryview:
@@ -175,11 +175,11 @@ def _check_share(descriptor: int) -> None:
     """Raise OSError if less than half of the volume would be free: functions use /dev/shm too, and it may be small."""
     volume = os.fstatvfs(descriptor)
     if (volume.f_bavail - volume.f_blocks // 2) * volume.f_frsize < _SEGMENT_BYTES:
-        raise OSError(errno.ENOSPC, "the other half of /dev/shm is for functions")
+        raise OSError(errno.ENOSPC, "segments may use only half of /dev/shm, because functions need the rest")
 
 
 class Segments:
-    """Segments of a front, in a directory of its own whose names only the owner of the process can list."""
+    """Segments of a front, in a directory that only the user of this process can list."""
 
     def __init__(self, directory: Path | None, access: Literal["owner", "group", "everyone"]) -> None:
         """Make the directory; if that is impossible, there are no segments.
@@ -201,10 +201,10 @@ class Segments:
             # Others may open a file if they know its name. A directory for a group passes the group on to its files.
             directory.chmod(0o711 | (found.st_mode & stat.S_ISGID))
         except OSError as error:
-            _log.warning("there are no segments: batches pass through the connection", reason=str(error))
+            _log.warning("cannot use segments: all batches pass through connections", reason=str(error))
             return
         self.directory = directory
-        # Clients can hold up calls on their files. One thread makes and removes all files, so that nothing else waits.
+        # A client can make system calls on its file wait. One thread makes and removes all files, so only it waits.
         self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._has_warned = False
         threading.Thread(target=self._run, name="segments", daemon=True).start()
@@ -225,7 +225,7 @@ class Segments:
             except Exception as error:
                 log = _log.debug if self._has_warned else _log.warning
                 self._has_warned = True
-                log("an exchange gets no segment: its batches pass through the connection", reason=str(error))
+                log("cannot make a segment for an exchange: its batches pass through the connection", reason=str(error))
             loop.call_soon_threadsafe(_settle, made, segment)
 
         self._work.put(make)
@@ -237,7 +237,7 @@ class Segments:
             try:
                 work()
             except Exception as error:
-                _log.warning("the file of a segment cannot be removed", reason=str(error))
+                _log.warning("cannot remove the file of a segment", reason=str(error))
 
     def close(self) -> None:
         """Remove the directory, at the end of the process; wait a limited time for that."""

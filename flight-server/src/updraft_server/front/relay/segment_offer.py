@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segment of one exchange, from the client's wish for one to the end of the exchange."""
+"""Segment of one exchange, from the client's request for one to the end of the exchange."""
 
 import asyncio
 
@@ -23,17 +23,17 @@ class SegmentOffer:
         self._making: asyncio.Task[Segment | None] | None = None
         self._is_in_parts = False
         self.segment: Segment | None = None
-        """Segment that the client has been told of; None until then, and if there is none."""
+        """Segment that `due` has returned; None before that, and if the exchange gets no segment."""
 
     @property
     def admission(self) -> bytes:
-        """Message that tells the client that its exchange has a worker, and where to expect a segment."""
+        """Message that tells the client that its exchange has a worker, and in which directory a segment may appear."""
         if not self._is_open:
             return _ADMITTED
         return event_message(ReplyMetadata(admitted=Admitted(segment_directory=str(self._segments.directory))))
 
     def due(self) -> Segment | None:
-        """Return the segment if the client has to be told of it now. Call this again and again; it never waits."""
+        """Return the segment, once, when it is ready and the client has to learn of it; else None. Never wait."""
         if not self._is_open:
             return None
         if self._making is None:
@@ -46,7 +46,7 @@ class SegmentOffer:
         return None
 
     def place(self, header: FrameHeader) -> BodyPlace | None:
-        """Return a place for the body of a reply, or None. The parts of a large batch have none."""
+        """Return a place in the segment for the body of a reply, or None; parts of a large batch get no place."""
         is_whole = header.kind is FrameKind.MESSAGE and header.header_bytes > 0 and not self._is_in_parts
         return self.segment.reserve(header.body_bytes) if is_whole and self.segment is not None else None
 

@@ -149,7 +149,7 @@ class Signatures:
         known = self._known.current if self._known is not None else None
         if known is None:
             raise FunctionRefusedError(
-                "this pool accepts no signature: it has no file of signers that it can use, and its log says why"
+                "this pool accepts no signature, because it cannot read its signers file: see its log"
             )
         signer = known.by_key.get(key_sha256)
         if signer is None:
@@ -172,7 +172,7 @@ class Signatures:
                 "statement was changed on its way"
             ) from None
         except DecodeError:
-            raise FunctionRefusedError(f"what {signer.name!r} has signed is not a statement about a function") from None
+            raise FunctionRefusedError(f"the signed statement of {signer.name!r} is not about a function") from None
 
     def _untimely(self, statement: Statement, signer: "Signer") -> str:
         """Return why the statement is not valid now; empty if it is."""

@@ -40,7 +40,7 @@ class OpenExchange:
     """Function and task, as named in every log line of the exchange."""
     transfer: Transfer = field(default_factory=Transfer)
     readers: frozenset[Reader] = frozenset()
-    """Callers who may read what it prints and where its code is."""
+    """Callers who may read its function's output and profile it."""
     worker: str = ""
     """Id of its worker; empty while it has none."""
     span: Span = UNRECORDED

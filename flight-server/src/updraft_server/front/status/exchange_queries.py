@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of callers who look at output or profiles: JSON, checked."""
+"""Parser of the JSON requests for output and for profiles of functions."""
 
 from typing import Annotated, TypeVar
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions with which callers see what functions print and where their code is.
+"""Flight actions that return the output of functions, and profiles of their code.
 
 Each view has two actions: one for the caller's own exchanges, which every caller may call, and one for all exchanges.
-The second needs the scope admin, and for profiles also works where the operator allows remote stacks.
+The second needs the scope admin; for profiles it needs no scope if the operator allows remote stacks.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _NO_OUTPUT = (
 
 
 def exchange_views(output: OutputLog, profiler: Profiler, *, no_stacks: str) -> list[Action]:
-    """Return the actions; `no_stacks` is the refusal of callers that may not see stacks of all tenants, if any."""
+    """Return the actions; `no_stacks` is the error for callers without the scope admin, empty if all may see stacks."""
 
     async def lines(query: "OutputQuery", readers: Iterable[Reader | None]) -> bytes:
         found = await output.lines(

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Latest lines that functions printed, in memory, apart for each reader.
+"""Latest lines that functions printed, kept in memory separately for each reader.
 
-The service's log has every line. This module keeps the end of it for callers that cannot read that log: each gets the
-lines of its own exchanges only (`updraft_server.front.status.readers`), an administrator gets all. What is kept is
-bounded for each reader and in total; a caller with many keys displaces its own lines first.
+The service's log has every line. This module keeps the latest lines for callers that cannot read that log. Each caller
+gets the lines of its own exchanges (`updraft_server.front.status.readers`), and an administrator gets all lines. The
+memory is bounded for each reader and in total. If a caller uses many keys, lines of its own older keys are dropped
+first.
 """
 
 import asyncio
@@ -69,7 +70,7 @@ class OutputLog:
         self._add(output.line, output)
 
     def take_drop(self, dropped: DroppedOutput) -> None:
-        """Keep a line that says how many lines were dropped, because a function printed too many."""
+        """Keep a line that says how many lines were dropped because a function printed too many."""
         self._add(f"[{dropped.lines} lines were dropped: the function printed too many]", dropped)
 
     async def lines(
@@ -94,7 +95,7 @@ class OutputLog:
         try:
             async with asyncio.timeout(min(wait_seconds, LONGEST_WAIT_SECONDS)):
                 while not (found := self._found(wanted, fields, after_microseconds)):
-                    # All present lines were checked, so the next look begins after them.
+                    # No line so far matches, so search only later lines next time.
                     after_microseconds = max(after_microseconds, self._last_microseconds)
                     self._changed.clear()
                     await self._changed.wait()
@@ -126,7 +127,7 @@ class OutputLog:
         self._changed.set()
 
     def _keep_few(self) -> None:
-        """Forget the reader that printed least recently, of the identity with most readers, if there are too many."""
+        """If there are too many readers, drop one of the identity that has most: the one whose last line is oldest."""
         readers = [reader for reader in self._kept if reader is not EVERYBODY]
         if len(readers) > KEPT_READERS:
             counts = Counter(reader.identity for reader in readers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sampling profiler of running functions, over the pool's stack service.
+"""Sampling profiler of running functions.
 
 No profiler can attach to a worker, because its memory is hidden. So the front asks the workers for their Python stacks
 many times a second, and counts equal stacks. A profile shows where time passes, waits included. Only exchanges that are
@@ -23,15 +23,15 @@ from updraft_server.pool.worker_events import Reader
 HERTZ = 50
 LONGEST_SECONDS = 60.0
 MOST_PROCESSES = 16
-"""Workers, and model processes, that one profile samples."""
+"""Maximum number of workers, and of model processes, that a profile samples at once."""
 MOST_PROFILES = 4
 RETRY_AFTER_MILLISECONDS = 1000
-# A function can write stacks of its own making, of which no two are equal.
+# A function can forge its stacks, and make each one different.
 _MOST_STACKS = 5000
 _OTHERS = "(other stacks)"
 
 _MOST_CHARACTERS = 8 << 20
-"""Characters of all stacks of a profile."""
+"""Maximum number of characters in all different stacks of a profile together."""
 _MOST_FRAMES = 200
 # A function may forge its stacks. Lengths are bounded, so that these patterns stay cheap on any text.
 _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]{1,500})", line \d{1,9} in (?P<name>.{1,200})$', re.MULTILINE)
@@ -48,7 +48,7 @@ class Profile:
 
     seconds: float
     samples: int
-    """Number of stacks that were taken."""
+    """Number of times that a process has reported its stacks: one for each busy thread."""
     stacks: Counter[str]
     """Number of samples by stack: the function's name, then its calls from the outermost, separated by semicolons."""
 
@@ -153,7 +153,7 @@ class Profiler:
 
 
 def folded(function: str, text: str) -> list[str]:
-    """Return the stacks of the threads that do something, as `Profile.stacks` has them; the main thread always does.
+    """Return the stacks of busy threads, in the form of `Profile.stacks`; the main thread always counts as busy.
 
     Args:
         function: Name of the function.

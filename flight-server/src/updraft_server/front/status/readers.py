@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of an exchange: callers that may see what its function prints, and where its code is.
+"""Readers of an exchange: callers that may read its function's output and profile it.
 
-A caller reads its own exchanges only, so it has to prove that an exchange was its own: by an identity that no other
+A caller may do that only with its own exchanges. It proves that an exchange is its own by an identity that no other
 client has, or by a secret that it sent with the exchange. A token of the token file proves nothing, because other
 clients may hold it too.
 """
@@ -13,7 +13,7 @@ from updraft.protocol import LOG_KEY_HEADER
 from updraft.service.identity import Identity
 from updraft_server.pool.worker_events import Reader
 
-# As many characters as 128 random bits have in hexadecimal.
+# Length of 128 random bits in hexadecimal.
 _SHORTEST_KEY_CHARACTERS = 32
 
 

@@ -87,8 +87,8 @@ class ModelClient:
                 if was_started or not self._function.is_deterministic or deaths > _MOST_DEATHS:
                     error_class = SuspectError if was_started else WorkerError
                     raise error_class(
-                        f"the model process of function {self._function.name!r} {how}, and the rows that it had are"
-                        " lost: another process takes its place"
+                        f"the model process of function {self._function.name!r} {how}, and its rows are lost: another"
+                        " process replaces it"
                     ) from None
                 continue
             if message.kind is messages.MessageKind.GOODBYE:
@@ -111,7 +111,7 @@ class ModelClient:
             case messages.MessageKind.FAILED:
                 raise error_from_message(exchange_pb2.Error.FromString(answer.to_pybytes()))
         raise InternalError(
-            f"the model process of function {self._function.name!r} answered {rows} rows with something else"
+            f"the model process of function {self._function.name!r} did not answer {rows} rows with as many results"
         )
 
     def _result(self, message: messages.Message, answer: pa.Buffer) -> pa.RecordBatch:
@@ -137,7 +137,7 @@ class ModelClient:
             case packets.Refused(reason, may_retry):
                 error_class = WorkerError if may_retry else FunctionLoadError
                 raise error_class(f"function {name!r} {reason}")
-        raise InternalError(f"the zygote answered {type(answer).__name__} to a worker that wants a connection")
+        raise InternalError(f"the zygote answered {type(answer).__name__} to a worker that asked for a connection")
 
     def _fate(self) -> str:
         """Close the connection and return how the process at its other end ended."""

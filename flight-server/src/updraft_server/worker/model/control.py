@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets between the zygote and a model process, over a socket of their own."""
+"""Packets between the zygote and a model process, over a separate socket."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages between a worker and a model process over a socket of their own: a header, followed by a payload.
+"""Messages between a worker and a model process over a separate socket: a header, followed by a payload.
 
 A worker sends one request, and waits for the answer before it sends the next. Both ends come from the same zygote and
 know the schemas of arguments and results, so only batches are sent.

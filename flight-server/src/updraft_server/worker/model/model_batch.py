@@ -82,7 +82,7 @@ class ModelBatch:
                 yield request, MessageKind.STARTED if runs_alone else MessageKind.JOINED
 
     def interrupted(self) -> Iterator[ModelRequest]:
-        """Yield the requests whose worker to tell JOINED after the call, because rows of others may come next."""
+        """Yield a request that ran alone and has rows left. Its worker gets JOINED, as rows of others may come next."""
         request = self._pieces[0].request
         if request.runs_alone and not request.is_complete and request.error is None:
             request.runs_alone = False

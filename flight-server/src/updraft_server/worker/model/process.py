@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Main loop of a model process after the zygote forked it: loads a function, joins rows, and sends their results.
 
-The loop has one thread. The process has a share of the machine: a device of its own, and a part of the CPUs. While the
-function runs, rows wait in the sockets and in the queue, and form the next batch.
+The loop has one thread. The process gets a share of the machine: one device, and a part of the CPUs. While the function
+runs, rows wait in the sockets and in the queue, and form the next batch.
 """
 
 import contextlib

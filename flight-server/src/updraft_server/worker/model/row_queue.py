@@ -100,7 +100,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         if not waiting:
             self._turns.append(exchange)
         now = self._clock()
-        # Limit the time to a plausible range, because the sender could state any time.
+        # Limit the time to a plausible range, because a sender could send any time.
         sent_seconds = min(max(sent_seconds, now - _LONGEST_WAIT_SECONDS), now)
         waiting.append(_Waiting(request, rows, sent_seconds, is_alone))
         self.rows += rows

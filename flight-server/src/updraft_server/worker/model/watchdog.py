@@ -46,8 +46,8 @@ class Watchdog:
     def broken(self) -> str:
         """Return the reason to end a late process; empty if it is not late. Called in the zygote, at each check.
 
-        The process has to be late at several checks in a row: at a single check, the whole machine may have stood
-        still, or the process may be ending by itself.
+        The process has to be late at several checks in a row: before a single check, the whole machine may have stood
+        still, or the process may be about to exit.
         """
         deadline_seconds, limit_seconds = self._cells[0], self._cells[1]
         is_late = self._has_hung_up or 0 < deadline_seconds < time.monotonic()

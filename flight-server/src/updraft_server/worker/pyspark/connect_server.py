@@ -59,17 +59,17 @@ class ConnectServer:
                 except OSError as error:
                     if error.errno not in _SHORTAGES:
                         return
-                    # The function has taken all descriptors, for now. Nothing tells when it gives one back.
+                    # The function uses up all descriptors or memory. Retry: nothing reports when some is free again.
                     time.sleep(_SHORTAGE_SECONDS)
                     continue
-                # Another process must not use this session.
+                # Accept only this process: no other process may use the session.
                 if _peer(accepted) == os.getpid():
                     self._serve(accepted)
                 else:
                     accepted.close()
 
     def _serve(self, accepted: socket.socket) -> None:
-        """Carry the bytes of a connection. Without threads, memory or an exchange, close it."""
+        """Carry the bytes of a connection on two threads. Close it if threads, memory or the exchange are missing."""
         number = None
         try:
             number = self._connections.open(self._address)
@@ -97,7 +97,7 @@ class ConnectServer:
             while piece := self._connections.receive(number):
                 accepted.sendall(piece)
         except (OSError, UpdraftError):
-            # PySpark's client sees the end.
+            # The shutdown below shows PySpark's client that the connection has ended.
             return
         finally:
             _shut(accepted)
@@ -129,7 +129,7 @@ def _redirect_channels(port: int, target: str) -> None:
     """Let PySpark's channels to a port of this machine connect to `target`."""
     from pyspark.sql.connect.client import core
 
-    # PySpark's own gRPC: workers have none until they run its Connect client.
+    # Use the gRPC that PySpark has just imported: workers load none before they need its Connect client.
     grpc, builders = core.grpc, core.ChannelBuilder
     endpoints = [f"{host}:{port}" for host in ("localhost", "127.0.0.1", "[::1]")]
     insecure, secure = builders._insecure_channel, builders._secure_channel
@@ -140,7 +140,7 @@ def _redirect_channels(port: int, target: str) -> None:
     def secure_channel(builder: Any, wanted: str, credentials: Any, **options: Any) -> Any:
         if wanted not in endpoints:
             return secure(builder, wanted, credentials, **options)
-        # PySpark's credentials are for a local TCP connection.
+        # Replace PySpark's credentials, which work only on a local TCP connection.
         local = grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)
         token = grpc.access_token_call_credentials(builder.token)
         return secure(builder, target, grpc.composite_channel_credentials(local, token), **options)

@@ -37,7 +37,7 @@ BUFFER_BYTES = 256 * 1024
 REPORT_BYTES = 1024 * 1024
 """Bytes read from the runner between two reports. The client may be several reports ahead."""
 
-# Time after which a thread looks whether another one has taken the piece that it waits for.
+# Interval at which a waiting thread checks whether another thread has received its piece.
 _RECHECK_SECONDS = 0.02
 
 # Room for Arrow's header and offsets in each reply.
@@ -73,9 +73,9 @@ class Batches(Protocol):
 class Connections:
     """All connections of one exchange.
 
-    Any thread may use them, such as one of a function that reads ahead. No thread holds the lock while it waits for the
-    client. If several threads wait, the one that gets the lock takes the batch, and the others look for their pieces
-    now and then. `SharedConnections` wakes them at once.
+    Any thread may use them: a function may read ahead on a thread. No thread holds the lock while it waits for the
+    client. If several threads wait, the one that gets the lock takes the batch. The others check for their pieces every
+    _RECHECK_SECONDS; in `SharedConnections`, they are woken at once.
     """
 
     def __init__(self, batches: Batches, opening: bytes = b"") -> None:
@@ -107,7 +107,7 @@ class Connections:
                 pieces = self._unread[number]
                 if pieces or number in self._ended:
                     return pieces.popleft() if pieces else memoryview(b"")
-                # The client may wait for this before it sends more.
+                # The client may wait for this acknowledgement before it sends more.
                 self._batches.acknowledge()
             self._batches.wait(_RECHECK_SECONDS if threading.active_count() > 1 else None)
             with self._lock:
@@ -116,7 +116,7 @@ class Connections:
                     try:
                         self._take()
                     except BaseException as error:
-                        # Other threads wait for the same client.
+                        # Keep the error for the other threads that wait for this client.
                         self._failure = error
                         raise
 
@@ -134,7 +134,7 @@ class Connections:
 
     @property
     def _surely_read_bytes(self) -> int:
-        """Bytes of the runner that PySpark's worker has read, even if its buffer is full of unread ones."""
+        """Bytes from the runner that PySpark's worker has certainly read: its buffer may be full of unread bytes."""
         return max(self._reported_bytes, self._read_bytes - BUFFER_BYTES)
 
     def send(self, number: int, data: Buffer) -> None:
@@ -151,9 +151,9 @@ class Connections:
             self._reply(number, memoryview(b""))
 
     def finish(self, unread_bytes: int) -> None:
-        """End the runner's connection, and tell how much PySpark's worker has read. Wait for the client's end.
+        """End the runner's connection, and report how much PySpark's worker has read. Wait until the client ends it.
 
-        The client keeps what it has sent beyond that for the runner's next task.
+        The client keeps the bytes that it has sent but the worker has not read, for the runner's next task.
 
         Args:
             unread_bytes: Bytes that are left in the buffer of PySpark's worker.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording of exceptions in PySpark before 4.0, whose worker formats them in `main`, not in a function of its own.
+"""Recording of exceptions in PySpark before 4.0, whose worker formats them in `main`, not in a separate function.
 
 `install` wraps the functions that the worker uses for this, so that each exception is recorded before it becomes text.
 """
@@ -20,10 +20,10 @@ def install(worker: ModuleType, record: _Record) -> None:
     def try_simplify_traceback(_found: Any) -> Any:
         error = _handled()
         record(error)
-        # The worker passes the traceback from before; `record` may have changed it.
+        # Use the error's traceback, not the argument: `record` may have replaced the traceback.
         return stock(error.__traceback__)
 
-    # mypy lets nothing be set on a module whose names it cannot see.
+    # mypy does not know these names of the module.
     worker.try_simplify_traceback = try_simplify_traceback  # type: ignore[attr-defined]
     worker.traceback = _Traceback(record)  # type: ignore[attr-defined]
 

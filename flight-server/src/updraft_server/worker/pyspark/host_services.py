@@ -50,7 +50,7 @@ class HostSocket:
         """Do nothing: the exchange has its own limits."""
 
     def setsockopt(self, *_option: Any) -> None:
-        """Do nothing: this socket has no options."""
+        """Do nothing: a stand-in has no socket options."""
 
     def close(self) -> None:
         """End the connection. Idempotent."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Init message of PySpark 3.5, 4.0 and 4.1. The module `init_message` has the parts that all versions share.
 
-The task is a sequence of numbers instead of JSON. Only functions over Arrow batches have settings. The settings include
-what 4.2 has in the eval conf. They do not include the profiler, which precedes the functions since 4.0. In 3.5,
-arguments have no names, and a table function has neither partitions nor a result of `analyze`.
+Differences from 4.2: The task is a sequence of numbers instead of JSON. Only functions over Arrow batches have
+settings. The profiler is not a setting: since 4.0, it comes before the functions. Of 4.2's eval conf, 4.1 reads one
+value after the settings, and older versions read nothing. In 3.5, arguments have no names, and a table function has
+neither partitions nor a result of `analyze`.
 """
 
 from collections.abc import Mapping

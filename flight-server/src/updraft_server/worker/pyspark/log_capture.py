@@ -3,8 +3,8 @@
 
 With `spark.sql.pyspark.worker.logging.enabled`, PySpark writes marked lines to `sys.stdout`, where Spark's daemon would
 read them. In a pool, these lines go into the exchange's replies, and all other output goes to the pool's log as usual.
-Each line names the function that has logged: the outermost function that a module of PySpark has called. Some modules
-of the pool replace modules of PySpark, so `install` makes PySpark treat the pool's modules as its own.
+Each line names the function that has logged: the outermost function that PySpark has called. Some modules of the pool
+replace modules of PySpark, so `install` replaces PySpark's search for this function by one that knows both.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def function_context() -> dict[str, str]:
 
 
 def _outermost_function(frame: FrameType) -> FrameType | None:
-    """Return the outermost frame of other code that a module of PySpark or of the pool has called."""
+    """Return the outermost frame outside PySpark and the pool that code of PySpark or the pool has called."""
     found = None
     while frame.f_back is not None:
         if _is_framework(frame.f_back) and not _is_framework(frame):

@@ -5,8 +5,8 @@ A request has one binary column, and each of its values is a pickled list of row
 the bytes of each value, and writes a pickled list of results for it. The results for one request become the values of
 one reply.
 
-By itself, PySpark's worker divides the results into lists of a fixed length. `install` makes it divide them as the rows
-were divided, so that a client may end a list at any row.
+PySpark's worker would divide the results into lists of a fixed length. `install` makes each list of results as long as
+the list of rows that it answers, so that a client may end a list at any row.
 
 For table functions (`SQL_TABLE_UDF`) the input is the same. For each row, PySpark's worker writes the length and the
 bytes of one pickled output. Many outputs become the values of one reply. A large output becomes several values.
@@ -94,7 +94,7 @@ class PickledStream(PickledInput):
             yield rows
 
     def divided(self, results: Iterable[Any]) -> Iterator[list[Any]]:
-        """Yield lists of results that are as long as the lists of rows. The worker reads ahead by no list."""
+        """Yield lists of results that are as long as the lists of rows. Read no list of rows ahead."""
         remaining = iter(results)
         for first in remaining:
             yield [first, *itertools.islice(remaining, self._lengths.popleft() - 1)]

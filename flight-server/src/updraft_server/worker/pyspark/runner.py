@@ -178,7 +178,7 @@ class SessionRunner:
                 module = load_module(wanted.name)
                 exchange.retires_worker = wanted.single_use
                 if isinstance(connections, SharedConnections):
-                    # It waits for Spark between the batches of its query, which the clock cannot see.
+                    # The module waits for Spark between the batches of its query, and the clock would count this time.
                     exchange.clock.stop()
                     exchange.retires_worker = True
                     ConnectServer(connections)
@@ -218,11 +218,11 @@ class SessionRunner:
             ended_by = error
         trailer = parse_trailer(bytes(stream.trailer), self._adapter.timings)
         if ended_by is not None or trailer.traceback is not None:
-            # Send the results that came before the exception. The client may not need any more.
+            # Send the results that came before the exception: the client may need no others.
             stream.flush()
             self._raise_reported(trailer, ended_by, exchange)
         if not trailer.complete:
-            raise InternalError("pyspark's worker ended without saying so")
+            raise InternalError("pyspark's worker ended without its end marker")
         return trailer
 
     def _raise_reported(self, trailer: Trailer, ended_by: BaseException | None, exchange: Exchange) -> NoReturn:
@@ -264,7 +264,7 @@ def _shorten_conversions(version: tuple[int, int]) -> None:
     try:
         from updraft_server.worker.pyspark import plain_columns
     except ImportError:
-        # pandas is optional. A function that needs it reports that itself.
+        # pandas is optional. A function that needs it fails with its own import error.
         return
     if version >= _CONVERSION_MODULE_SINCE:
         plain_columns.install(conversion)

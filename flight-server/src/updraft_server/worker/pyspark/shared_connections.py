@@ -57,7 +57,7 @@ class SharedConnections(Connections):
             super().end(number)
 
     def finish(self, unread_bytes: int) -> None:
-        """End the runner's connection, and tell how much PySpark's worker has read. Wait for the client's end."""
+        """End the runner's connection, and report how much PySpark's worker has read. Wait until the client ends it."""
         with self._changed:
             super().finish(unread_bytes)
 
@@ -73,7 +73,7 @@ class SharedConnections(Connections):
         while has_more:
             try:
                 with self._changed:
-                    # The client may wait for this before it sends more.
+                    # The client may wait for this acknowledgement before it sends more.
                     self._batches.acknowledge()
                 arrivals.poll()
                 with self._changed:

@@ -24,7 +24,7 @@ _Reducer = Callable[..., Any]
 
 
 def install() -> None:
-    """Make PySpark's worker unpickle rows this way. The worker reads commands with another serializer."""
+    """Make PySpark's worker unpickle rows with `SignedRows`. The worker reads commands with another serializer."""
     pyspark.worker.CPickleSerializer = SignedRows
 
 
@@ -43,8 +43,8 @@ class _Unpickler(pickle.Unpickler):
         found = _VALUES.get((module, name))
         if found is None:
             raise pickle.UnpicklingError(
-                f"rows name {module}.{name}, which no value of Spark's needs: this pool runs only code that a driver "
-                "has signed"
+                f"pickled rows refer to {module}.{name}, which no Spark value needs: this pool runs only code that a "
+                "driver has signed"
             )
         return found
 
@@ -62,7 +62,7 @@ class _StructType:
         self._type = data_type
 
     def __setstate__(self, _state: object) -> None:
-        raise pickle.UnpicklingError("rows change the type of a struct, which no value of Spark's needs")
+        raise pickle.UnpicklingError("pickled rows change the type of a struct, which no Spark value needs")
 
     def converter(self) -> _Reducer:
         """Return a new function that makes rows of a struct's values. A pickle can change only this new function."""
@@ -71,7 +71,7 @@ class _StructType:
 
 def _row_converter(data_type: object) -> _Reducer:
     if not isinstance(data_type, _StructType):
-        raise pickle.UnpicklingError("rows have a struct without a struct type")
+        raise pickle.UnpicklingError("pickled rows have a struct without a struct type")
     return data_type.converter()
 
 
@@ -79,8 +79,8 @@ def _data_type(text: str) -> _StructType:
     if _is_of_somebodys_own(text):
         # The text names the type's class, or contains it in pickled form.
         raise pickle.UnpicklingError(
-            "rows have a struct with a user-defined type, whose class is not signed: pass its fields on their own, "
-            "or use a function on Arrow batches"
+            "pickled rows have a struct with a user-defined type, whose class is not signed: pass its fields "
+            "as separate columns, or use a function on Arrow batches"
         )
     return _StructType(types._parse_datatype_json_string(text))
 
@@ -108,7 +108,7 @@ def _names() -> Mapping[tuple[str, str], _Reducer]:
         ("builtins", "bytearray"): bytearray,
         ("builtins", "bytes"): bytes,
         ("builtins", "set"): set,
-        # Names that the JVM uses, because Python 2 can read its pickles too.
+        # Names in the JVM's pickles, which Python 2 can read too.
         ("__builtin__", "bytearray"): bytearray,
         ("__builtin__", "set"): set,
         ("pyspark.sql.types", "_parse_datatype_json_string"): _data_type,
@@ -119,7 +119,7 @@ def _names() -> Mapping[tuple[str, str], _Reducer]:
 
 
 def _unknown(*_: Any) -> Any:
-    raise pickle.UnpicklingError("this pyspark does not know such values")
+    raise pickle.UnpicklingError("this version of pyspark has no VariantVal values")
 
 
 def _stateless(function: Callable[..., Any]) -> _Reducer:

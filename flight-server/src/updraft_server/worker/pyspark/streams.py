@@ -26,7 +26,7 @@ from updraft_server.worker.pyspark.pickled_stream import PickledStream, PickledT
 from updraft_server.worker.pyspark.readable_columns import ReadableColumns
 from updraft_server.worker.pyspark.wire import INT, WorkerInput
 
-# PySpark's worker looks for this mark after its data. The mark tells it that Spark has finished too.
+# PySpark's worker reads this mark after its data, and then knows that Spark has finished too.
 LAST_MARK = INT.pack(SpecialLengths.END_OF_STREAM)
 
 
@@ -136,12 +136,12 @@ SessionStream: TypeAlias = ArrowStream | PickledStream | PickledTableStream
 def session_stream(kind: Kind, payload: SessionPayload, exchange: Exchange) -> SessionStream:
     """Return the stream for one exchange; raises ProtocolError if the client's command does not fit the kind."""
     if bool(payload.second_input_schema) is not (kind.reads is Reads.COGROUPS):
-        raise ProtocolError("second_input_schema belongs to cogroups, and to them only")
+        raise ProtocolError("cogroups need second_input_schema, and other functions must not have it")
     if payload.HasField("udtf") is not (kind.answers is ReplyForm.OUTPUTS):
-        raise ProtocolError("udtf belongs to table functions, and to them only")
+        raise ProtocolError("table functions need udtf, and other functions must not have it")
     udfs = payload.udfs
     if kind.answers is not ReplyForm.OUTPUTS and not (udfs and all(udf.commands for udf in udfs)):
-        raise ProtocolError("the command's payload has no UDF, or one without a function")
+        raise ProtocolError("the command's payload has no UDF, or a UDF without a function")
     if kind.reads is Reads.PICKLED_LISTS:
         return PickledTableStream(exchange) if kind.answers is ReplyForm.OUTPUTS else PickledStream(exchange)
     if kind.reads is not Reads.BATCHES:

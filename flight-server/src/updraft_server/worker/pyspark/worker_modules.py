@@ -33,7 +33,7 @@ class HostFiles:
         """Patch PySpark's set-up of files and broadcast variables. Outside `replaced`, both work as before."""
         self._around: Surroundings | None = None
         for module in (pyspark.worker_util, pyspark.worker):
-            # Before Spark 4.0, whose workers no tunnel serves, other modules had these functions.
+            # PySpark before 4.0 has these functions in other modules, but needs no patch: it has no worker exchanges.
             if hasattr(module, "setup_spark_files"):
                 self._wrap(module, "setup_spark_files", self._use_directory)
                 self._wrap(module, "setup_broadcasts", self._use_broadcasts)
@@ -105,8 +105,8 @@ class Outcome(NamedTuple):
 def run_main(module: ModuleType, stream: ByteStream) -> Outcome:
     """Run the main() of a module over the stream of Spark's runner."""
     error: BaseException | None = None
-    # Spark's own daemon also gives the worker two buffered files of one socket. PySpark flushes its output itself where
-    # Spark waits for it.
+    # Like Spark's own daemon, give the worker two buffered files of one stream. PySpark flushes its output where Spark
+    # waits for it.
     infile, outfile = io.BufferedReader(stream, BUFFER_BYTES), io.BufferedWriter(stream, BUFFER_BYTES)
     try:
         module.main(infile, outfile)
@@ -115,7 +115,7 @@ def run_main(module: ModuleType, stream: ByteStream) -> Outcome:
     outfile.flush()
     stream.stop_reading()
     unread_bytes = len(infile.read())
-    # The files must not close the stream, or flush again, when they are collected.
+    # Detach the files, so that they neither close the stream nor flush again when Python frees them.
     infile.detach()
     outfile.detach()
     return Outcome(error, unread_bytes)

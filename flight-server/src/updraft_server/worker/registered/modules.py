@@ -54,7 +54,7 @@ def registered_functions(
 
     Args:
         modules: Names of the modules to import.
-        load_timeout_seconds: Limit for each import, and for each function that sets no limit of its own.
+        load_timeout_seconds: Limit for each import, and for each function that sets no limit.
         broken: Loads that are known to end or hang the process, with their faults. They are skipped.
         running: Returns a context for a load, which is entered while the load runs.
     """

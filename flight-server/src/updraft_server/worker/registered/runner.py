@@ -36,7 +36,7 @@ _UTC = frozenset({"UTC", "+00:00", "Etc/UTC", "Z"})
 
 
 def as_declared(given: pa.Schema, arguments: pa.Schema, *, zoneless_is_utc: bool) -> pa.Schema:
-    """Return `given` with the argument's type for each column whose type has the same values as the argument's type."""
+    """Return `given`, but with the argument's type for each column whose type has the same values as that type."""
     fields = [
         field.with_type(wanted.type)
         if _has_same_values(field.type, wanted.type, zoneless_is_utc=zoneless_is_utc)
@@ -130,7 +130,7 @@ class NumberedResults:
         """Return, for each result, the number of its row, counted from the first row of the exchange."""
         first, self._row = self._row, self._row + len(row_ends)
         if self._row >= _MOST_ROWS:
-            raise LimitError(f"more than {_MOST_ROWS} rows in one exchange: their numbers have 32 bits")
+            raise LimitError(f"the exchange has more than {_MOST_ROWS} rows, the limit for row numbers of 32 bits")
         runs = enumerate(pairwise([0, *row_ends, results]), start=first)
         found = [(end, number) for number, (start, end) in runs if end > start]
         ends, numbers = (pa.array([run[part] for run in found], pa.int32()) for part in (0, 1))

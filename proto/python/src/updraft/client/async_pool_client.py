@@ -83,8 +83,8 @@ class AsyncPoolClient:
     async def stream(self, name: str, data: Any, *, group_by: Sequence[str] = ()) -> AsyncGenerator[Any]:
         """Call a function, and yield its results as they come, as `PoolClient.stream` does.
 
-        `data` is an iterable or an asynchronous iterable of tables, or one table. A task of its own reads it. The event
-        loop waits for an iterable that blocks, so give an asynchronous one if tables come slowly.
+        `data` is an iterable or an asynchronous iterable of tables, or one table. A separate task reads it. A slow
+        iterable blocks the event loop, so pass an asynchronous one if tables come slowly.
         """
         deadline = self._deadline()
         function = CalledFunction(await self._describe(name, deadline), group_by)
@@ -113,7 +113,7 @@ class AsyncPoolClient:
         after_microseconds: int = 0,
         wait_seconds: float = 0.0,
     ) -> list[dict[str, Any]]:
-        """Return the last lines that functions printed in calls of your own, as `PoolClient.output` does."""
+        """Return the last lines that functions printed in your own calls, as `PoolClient.output` does."""
         request = output_action(
             self._connection,
             of_all=of_all,
@@ -125,7 +125,7 @@ class AsyncPoolClient:
         return list(result_in(await self._answer(ACTION_METHOD, request, self._deadline()))["lines"])
 
     async def profile(self, name: str = "", *, seconds: float = 10.0, of_all: bool = False) -> Profile:
-        """Sample where running calls of your own spend their time, as `PoolClient.profile` does."""
+        """Sample where your own running calls spend their time, as `PoolClient.profile` does."""
         request = profile_action(self._connection, name, seconds=seconds, of_all=of_all)
         return Profile.of(result_in(await self._answer(ACTION_METHOD, request, self._deadline())))
 
@@ -147,7 +147,7 @@ class AsyncPoolClient:
         return description_in(await self._answer(FLIGHT_INFO_METHOD, flight_path(name), deadline))
 
     async def _answer(self, method: str, request: bytes, deadline: float | None) -> bytes:
-        """Return the answer to a request that may be repeated; retry it while the pool is unavailable."""
+        """Return the answer to a request that is safe to repeat; retry it as `Retries` decides."""
         ask = self._channel.unary_unary(method)
         retries = retries_of(self._connection)
         while True:
@@ -185,7 +185,7 @@ class AsyncPoolClient:
 
 
 class _Input:
-    """Batches of a call, which a task of its own reads while the pool works."""
+    """Batches of a call, which a separate task reads while the pool works."""
 
     def __init__(self) -> None:
         self.changed = asyncio.Condition()
@@ -197,11 +197,11 @@ class _Input:
         self._is_closed = False
 
     def read(self, batches: AsyncGenerator[pa.RecordBatch]) -> None:
-        """Begin to read."""
+        """Start the task that reads."""
         self._reader = asyncio.create_task(self._read(batches))
 
     async def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._is_closed = True
         if self._reader is not None:
             await _ended(self._reader)
@@ -220,7 +220,7 @@ class _Input:
         except BaseException as error:
             if self._is_closed:
                 raise
-            # The caller would take a CancelledError for its own.
+            # The caller would mistake a CancelledError for a cancellation of its own task.
             self.error = error if isinstance(error, Exception) else RuntimeError(f"the input ended with {error!r}")
             self.on_error()
 
@@ -228,16 +228,16 @@ class _Input:
 class _Call:
     """Call of gRPC's blocking API, used from an event loop. A thread reads the replies.
 
-    `grpc.aio` cannot be used here. When the pool has ended a call, a write fails, and the failure replaces the pool's
-    status and hides the replies that were not read yet, the one with the function's error among them.
+    `grpc.aio` cannot be used here: once the pool has ended a call, a write fails. That failure would replace the pool's
+    status and hide all unread replies, such as the one with the function's error.
     """
 
     def __init__(self, requests: "queue.SimpleQueue[bytes | None]", replies: Any) -> None:
-        """Take a started call, which sends the messages of a queue up to None."""
+        """Take a started call, which sends the messages of the queue until it finds None."""
         self._requests = requests
         self._replies = replies
         self._loop = asyncio.get_running_loop()
-        # Bounded by the window: the exchange sends no more before `read` returned what has come.
+        # The window bounds this queue: the exchange sends no more until `read` has returned the replies.
         self._read: asyncio.Queue[bytes | grpc.RpcError | None] = asyncio.Queue()
         threading.Thread(target=self._follow, name="updraft-replies", daemon=True).start()
 
@@ -249,7 +249,7 @@ class _Call:
         return reply
 
     def write(self, message: bytes | None) -> None:
-        """Send a message, or end the requests with None. The reader of replies learns why a call ended."""
+        """Send a message; None ends the requests. If the call has ended, `read` reports why."""
         self._requests.put(message)
 
     def cancel(self) -> None:
@@ -341,7 +341,7 @@ async def _answer(asked: Any) -> bytes:
 
 async def _ended(task: asyncio.Task[None]) -> None:
     task.cancel()
-    # Awaiting the task itself would confuse the task's cancellation with the caller's.
+    # `await task` would raise CancelledError both if the task was cancelled and if the caller is.
     await asyncio.wait([task])
     if not task.cancelled() and (error := task.exception()) is not None:
         raise error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registered function as a caller sees it: which columns it takes, in which types, and what its results are called."""
+"""Registered function as a caller sees it: the names and types of its arguments, and the names of its results."""
 
 from collections.abc import Sequence
 
@@ -108,14 +108,14 @@ class CalledFunction:
         return pa.table(fitted, names=[*self.keys, *columns])
 
     def empty_results(self, inputs: pa.Schema) -> pa.Table | None:
-        """Return the results of no rows, or None if only the pool knows them; `inputs` is what `arguments` returned."""
+        """Return an empty table of results, or None if its schema is unknown; `arguments` has returned `inputs`."""
         if self._results is None:
             return None
         keys = [inputs.field(key) for key in self.keys]
         return self._named(pa.schema([*keys, *self._results]).empty_table())
 
     def named(self, results: pa.RecordBatch, inputs: pa.Schema, rows: pa.Array | None) -> pa.RecordBatch:
-        """Return a batch of results with the names that its caller knows.
+        """Return a batch of results with the column names that the caller expects.
 
         Args:
             results: Batch from the pool.
@@ -137,7 +137,7 @@ class CalledFunction:
         return results
 
     def _checked_names(self, given: Sequence[str]) -> tuple[list[str], set[str]]:
-        """Return the arguments to send, and those of them that the caller gives."""
+        """Return the names of the arguments to send, and of those that the caller gives."""
         assert self._arguments is not None
         known = self._arguments.names
         takes = f"{self.name} takes {', '.join(known)}"
@@ -148,19 +148,22 @@ class CalledFunction:
             if name not in given:
                 raise ValueError(f"column {name!r} is missing: {takes}")
         names = {name for name in known if name in given}
-        # The pool has defaults for missing arguments at the end.
+        # The pool fills in defaults for arguments that are missing at the end.
         last = max((known.index(name) for name in names), default=-1)
         # A batch without columns would lose its number of rows, so send at least one default.
         return known[: max(last + 1, 1)], names
 
     def _default(self, name: str, rows: int) -> pa.Array:
         if self._default_row is None:
-            raise ValueError(f"the default of {self.name}'s argument {name!r} is large: give the argument a column")
+            raise ValueError(
+                f"the pool does not send the default of {self.name}'s argument {name!r}, because it is large: pass a "
+                "column for the argument"
+            )
         return pa.repeat(self._default_row.column(name)[0], rows)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column that no function has to decode: without a dictionary, and without views."""
+    """Return the column with plain values, instead of a dictionary or views."""
     if pt.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pt.is_string_view(column.type):
@@ -178,7 +181,7 @@ def fit(column: pa.ChunkedArray, wanted: pa.DataType, what: str) -> pa.ChunkedAr
         raise TypeError(f"{what} is {wanted}, not {given}: cast it before the call")
     try:
         if pt.is_integer(given) and pt.is_decimal(wanted):
-            # Arrow goes by types: it refuses 1 as decimal(10, 2), because other values of int64 have more digits.
+            # Arrow compares only types: it refuses 1 as decimal(10, 2), because other int64 values have more digits.
             scale = max(0, wanted.scale)
             column = pc.cast(column, pa.decimal256(min(_MOST_DIGITS, _INTEGER_DIGITS + scale), scale))
         return pc.cast(column, wanted, safe=True)

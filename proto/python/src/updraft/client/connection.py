@@ -17,9 +17,10 @@ from updraft.client.log_key import default_file, log_key
 from updraft.protocol import LOG_KEY_HEADER, TENANT_HEADER
 
 ENVIRONMENT_PREFIX = "UPDRAFT_CLIENT_"
-"""Start of the environment variables that replace missing options: `UPDRAFT_CLIENT_ENDPOINT` and so on.
+"""Prefix of the environment variables that replace missing options, such as `UPDRAFT_CLIENT_ENDPOINT`.
 
-Services read `UPDRAFT_TOKEN_FILE` and the like, and a local pool inherits this process's environment.
+A client needs its own prefix: services read variables such as `UPDRAFT_TOKEN_FILE`, and a local pool inherits this
+process's environment.
 """
 
 FLIGHT_INFO_METHOD = "/arrow.flight.protocol.FlightService/GetFlightInfo"
@@ -134,7 +135,7 @@ class Connection:
             token = token_in(token_file)
         tenant = options.get("tenant", "")
         for name, value in (("token", token), ("tenant", tenant)):
-            # gRPC would send nothing, and its error does not name the header. A token stays out of messages.
+            # gRPC would send nothing, and its error would not name the header. Leave the value out: it may be a token.
             if not _HEADER_VALUE.fullmatch(value):
                 raise ValueError(f"the {name} has characters that a header cannot carry, such as a line break")
         if (path("certificate_file") is None) != (path("key_file") is None):
@@ -155,7 +156,7 @@ class Connection:
         """Request headers of the next call."""
         credentials = self.credentials
         if self.token_file is not None:
-            # Tokens are rotated. A file that is gone for a moment leaves the last known token in use.
+            # The file may be missing for a moment while the token is rotated. Then use the token read at the start.
             with contextlib.suppress(CredentialsError):
                 credentials = replace(credentials, token=token_in(self.token_file))
         tenant = [(TENANT_HEADER, self.tenant)] if self.tenant else []

@@ -27,7 +27,7 @@ KEEPALIVE = join_flight_data(
 
 MAX_BATCH_BYTES = 4 << 20
 MAX_BATCH_ROWS = 1 << 16
-"""Batches that are larger are cut. A single row may be larger than `MAX_BATCH_BYTES`."""
+"""Larger batches are cut. A single row may be larger than `MAX_BATCH_BYTES`."""
 
 # The window bounds what is sent and not yet answered.
 _WINDOW_BATCHES = 8
@@ -62,7 +62,7 @@ class Backlog:
 
     @property
     def has_room(self) -> bool:
-        """Whether to add another batch now; batches that the caller holds anyway need no room."""
+        """Whether to read another batch now. Batches that are in memory anyway need not wait for room."""
         return len(self._batches) < 2 * _WINDOW_BATCHES and sum(map(data_bytes, self._batches)) < 2 * _WINDOW_BYTES
 
     @property
@@ -89,7 +89,7 @@ class Backlog:
         return batch
 
     def release(self) -> pa.RecordBatch:
-        """Forget the oldest batch, and return it; raise ProtocolError if the pool answers more than it was sent."""
+        """Remove and return the oldest batch; raise ProtocolError if the pool answers more batches than it was sent."""
         if not self._sent:
             raise ProtocolError("the pool answered more batches than it was sent")
         batch = self._batches.popleft()
@@ -99,7 +99,7 @@ class Backlog:
         return batch
 
     def begin_again(self) -> None:
-        """Send all batches that are left in a new exchange."""
+        """Mark the remaining batches as unsent, for a new exchange."""
         self._sent = self._sent_bytes = 0
 
 

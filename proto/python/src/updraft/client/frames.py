@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of callers: dictionaries of columns, pandas frames, and all with the Arrow PyCapsule interface."""
+"""Tables that callers pass: dictionaries of columns, pandas frames, and all that have the Arrow PyCapsule interface."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -29,7 +29,7 @@ def in_pieces(data: Any) -> Any:
     """Return an iterable of tables: `data` itself, or the batches of a reader, or one table."""
     if isinstance(data, Mapping | pa.Table | pa.RecordBatch) or _library(data) in ("pandas", "polars"):
         return [data]
-    # Readers, and results of databases, may be larger than the memory, or endless.
+    # Read other tables batch by batch: readers and results of databases may be larger than memory, or endless.
     return pa.RecordBatchReader.from_stream(data) if isinstance(data, ArrowTable) else data
 
 
@@ -42,7 +42,7 @@ def as_table(data: Any) -> pa.Table:
     if isinstance(data, Mapping):
         return _table_of(data)
     if _library(data) == "pandas" and hasattr(data, "columns"):
-        # An index is not an argument; `like` gives it back.
+        # An index is not an argument; `like` restores it.
         return pa.Table.from_pandas(data, preserve_index=False)
     if isinstance(data, ArrowTable):
         return pa.RecordBatchReader.from_stream(data).read_all()
@@ -50,9 +50,9 @@ def as_table(data: Any) -> pa.Table:
 
 
 def like(data: Any, table: pa.Table, *, same_rows: bool) -> Any:
-    """Return `table` as a frame of the library of `data`; anything but pandas and polars gets the Arrow table.
+    """Return `table` as a frame of the library of `data`, if that is pandas or polars; else return `table`.
 
-    With `same_rows` the rows belong to those of `data`, and a pandas frame gets the index of `data`.
+    `same_rows` says that `table` has one row for each row of `data`. A pandas frame then gets the index of `data`.
     """
     match _library(data):
         case "pandas":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single calls of registered functions, each over a connection of its own."""
+"""Single calls of registered functions, each over a new connection."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Iterator, Sequence

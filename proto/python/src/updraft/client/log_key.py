@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secret of this user with which a pool tells the user's calls from those of others that hold the same token, or none.
+"""Secret of this user, by which a pool recognises the user's calls even if others use the same token, or no token.
 
-The pool shows what a call printed, and where it spends its time, to callers that send the key of that call. The key of
-a pool is derived from the secret, so that a pool learns nothing about the keys for other pools.
+The pool shows what a call printed, and where it spends its time, to callers that send the key of that call. Each pool
+gets a different key, derived from the secret, so that no pool learns the keys for other pools.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def make_secret(file: Path | None) -> None:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as written:
             written.write(secrets.token_hex(_BYTES) + "\n")
-        # Another command may make the file at the same time: the first one stays.
+        # If another command makes the file at the same time, the file that appeared first stays.
         with contextlib.suppress(FileExistsError):
             os.link(temporary, file)
         temporary.unlink()

@@ -104,8 +104,8 @@ class PoolClient:
     def stream(self, name: str, data: Any, *, group_by: Sequence[str] = ()) -> Iterator[Any]:
         """Call a function, and yield its results as they come, in bounded memory.
 
-        The function gets rows while this waits for `data`, so it may come from a slow or endless source. A thread of
-        its own reads `data`. Closing the iterator ends the call and frees the worker.
+        A separate thread reads `data`, and the function gets rows as they come. So `data` may come from a slow or
+        endless source. Closing the iterator ends the call and frees the worker.
 
         Args:
             name: As for `call`.
@@ -151,7 +151,7 @@ class PoolClient:
         after_microseconds: int = 0,
         wait_seconds: float = 0.0,
     ) -> list[dict[str, Any]]:
-        """Return the last lines that functions printed in calls of your own, the oldest first.
+        """Return the last lines that functions printed in your own calls, the oldest first.
 
         Each is a dictionary with `line`, `time_microseconds` (since 1970), `worker`, `function`, and the fields of a
         Spark task. The pool knows your calls by your identity, or by the option `log_key_file`.
@@ -177,7 +177,7 @@ class PoolClient:
         return list(result_in(self._answer(ACTION_METHOD, request, self._deadline()))["lines"])
 
     def profile(self, name: str = "", *, seconds: float = 10.0, of_all: bool = False) -> Profile:
-        """Sample where running calls of your own spend their time, and return the samples.
+        """Sample where your own running calls spend their time, and return the samples.
 
         Args:
             name: Name of the function; empty for all functions.
@@ -211,7 +211,7 @@ class PoolClient:
         return description_in(self._answer(FLIGHT_INFO_METHOD, flight_path(name), deadline))
 
     def _answer(self, method: str, request: bytes, deadline: float | None) -> bytes:
-        """Return the answer to a question, which is safe to ask again."""
+        """Return the answer to a request that is safe to repeat; retry it as `Retries` decides."""
         ask = self._channel.unary_unary(method)
         retries = retries_of(self._connection)
         while True:
@@ -231,7 +231,7 @@ class PoolClient:
         *,
         held: bool,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the results for batches; `held` says that the caller holds all of them, so that none has to wait."""
+        """Yield the results for batches; `held` says that all batches are in memory, so no thread has to read them."""
         input_ = _Input(batches, held=held)
         retries = retries_of(self._connection)
         start = self._channel.stream_stream(EXCHANGE_METHOD)
@@ -255,7 +255,7 @@ class PoolClient:
 
 
 class _Input:
-    """Batches of a call, which a thread of its own reads while the pool works, unless the caller holds them all."""
+    """Batches of a call. A separate thread reads them while the pool works, unless all are in memory already."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], *, held: bool) -> None:
         self.changed = threading.Condition()
@@ -272,7 +272,7 @@ class _Input:
             threading.Thread(target=self._read, args=(iter(batches),), name="updraft-input", daemon=True).start()
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         with self.changed:
             self._closed = True
             self.changed.notify_all()

@@ -33,7 +33,7 @@ class Profile:
     seconds: float
     """How long the pool sampled."""
     samples: int
-    """Number of times that the pool looked at a worker."""
+    """Number of times that a process of the pool has reported its stacks: one for each busy thread."""
     stacks: Mapping[str, int]
     """Number of samples by stack: a function's name and its calls from the outermost, separated by semicolons."""
 
@@ -44,12 +44,12 @@ class Profile:
 
     @property
     def folded(self) -> str:
-        """Stacks as text, with a line for each: for speedscope and other programs that draw flame graphs."""
+        """Stacks as text, one per line, for speedscope and other programs that draw flame graphs."""
         return "".join(f"{_printable(stack)} {count}\n" for stack, count in sorted(self.stacks.items()))
 
     @property
     def svg(self) -> str:
-        """Flame graph as an SVG file; a pointer on a rectangle shows the call's name and share."""
+        """Flame graph as SVG; hovering over a rectangle shows the call's name and share."""
         root = self._tree()
         drawn = list(_drawn(root))
         rows = max((row for row, *_ in drawn), default=0) + 1
@@ -96,7 +96,7 @@ def _rectangle(height: int, total: int, row: int, left: float, width: float, nam
     top = height - _MARGIN - (row + 1) * _ROW
     room = int((width - 6) / _CHARACTER)
     label = text if len(text) <= room else f"{text[: room - 2]}.." if room > 4 else ""
-    # A module keeps its colour in all drawings.
+    # Derive the colour from the module's name, so that the module has the same colour in all drawings.
     shade = zlib.crc32(text.rpartition("(")[2].encode())
     colour = f"hsl({10 + shade % 40},{60 + shade // 40 % 25}%,{65 + shade // 1000 % 12}%)"
     return (
@@ -108,5 +108,5 @@ def _rectangle(height: int, total: int, row: int, left: float, width: float, nam
 
 
 def _printable(text: str) -> str:
-    """Replace characters that XML and a terminal cannot have."""
+    """Replace characters that XML does not allow or that would control a terminal."""
     return "".join(character if character.isprintable() else "?" for character in text)

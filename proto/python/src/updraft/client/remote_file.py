@@ -183,7 +183,7 @@ class RemoteFile:
 
     def _post(self, message: bytes, *, last: bool = False) -> None:
         if self._closed:
-            raise ValueError("the file is already finished or given up")
+            raise ValueError("the file is already finished or aborted")
         self._user = threading.current_thread()
         self._wait(lambda: len(self._outbox) < _OUTBOX_MESSAGES)
         with self._changed:
@@ -231,7 +231,7 @@ class RemoteFile:
             error = failure
         # The caller's own file, `into`, failed: pass its exception on as the cause.
         except Exception as failure:
-            error = InternalError(f"the returned bytes could not be kept: {failure}")
+            error = InternalError(f"cannot write the returned bytes to the caller's file: {failure}")
             error.__cause__ = failure
         finally:
             self._call.cancel()

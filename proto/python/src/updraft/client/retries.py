@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decision after a failed exchange: another try after a pause, or an error. No transport, no clock."""
+"""Policy that decides, after a failed exchange, whether to retry after a pause. It has no transport and no clock."""
 
 import random
 from dataclasses import dataclass
@@ -53,14 +53,14 @@ class Failure:
 
 
 def failure_of(in_band: UpdraftError | None, code: str, details: str, hint_milliseconds: int) -> Failure:
-    """Return the failure of a call that ended with the name of a gRPC status code."""
+    """Return the failure of a call that ended with the gRPC status `code`, given by name."""
     if in_band is not None:
         in_band.retry_after_milliseconds = hint_milliseconds
         return Failure(in_band, is_from_pool=True)
     kind = _ERROR_OF_STATUS.get(code)
     message = details if kind is not None else f"{code}: {details}"
     error = (kind or InternalError)(message, retry_after_milliseconds=hint_milliseconds)
-    # Before any answer, a pool that drains is indistinguishable from one that is gone; trying again helps with both.
+    # Without an in-band error, a draining pool looks like an unreachable one. A retry helps in both cases.
     return Failure(error, is_from_pool=code != "UNAVAILABLE")
 
 
@@ -108,7 +108,7 @@ class Retries:
         rest = limit - (now - self._waiting_since)
         error = failure.error
         if rest <= 0:
-            what = "took no call" if failure.is_from_pool else "cannot be reached"
+            what = "accepted no call" if failure.is_from_pool else "cannot be reached"
             setting = "acquire_timeout_seconds" if failure.is_from_pool else "connect_timeout_seconds"
             error.message = f"the pool at {self._endpoint} {what} within {limit:g} seconds ({setting}): {error.message}"
             error.args = (error.message,)

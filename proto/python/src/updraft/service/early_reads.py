@@ -9,8 +9,8 @@ that send at network speed, because their reads end soon. If unauthenticated cal
 refuses all of these: such callers send requests of only a few bytes.
 
 A check may come late on a busy machine. So only a few of the reads that began since the last check may be open at once,
-and only one while memory is short. gRPC holds back unread messages. So no more than that many new messages can be
-arriving before the next check, however late it is.
+and only one while memory is short. gRPC holds back unread messages. So however late the next check is, no more than
+that many new messages can be arriving.
 """
 
 import asyncio

@@ -189,7 +189,7 @@ def tenant_of(call: Call, task: TaskIdentity) -> str:
 def share_of(call: Call, tenant: str) -> str:
     """Return the name under which an exchange is counted for fair shares.
 
-    This is the tenant, unless the identity has a share of its own: callers of such an identity may name any number of
+    This is the tenant, unless the identity has a `share`: callers with such an identity may name any number of
     tenants.
     """
     return call.identity.share or tenant

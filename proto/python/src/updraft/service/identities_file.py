@@ -80,7 +80,7 @@ class _Tenant(Table):
         """Return the caps by name; raise ValueError if the entry sets none."""
         caps: dict[str, int] = self.model_dump(exclude={"name"}, exclude_none=True)
         if not caps:
-            raise ValueError(f"the tenant {self.name!r} has no cap: take its [[tenant]] out, or give it one")
+            raise ValueError(f"the tenant {self.name!r} has no cap: add a cap to its [[tenant]], or remove the entry")
         return caps
 
 

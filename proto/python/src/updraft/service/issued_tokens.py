@@ -239,7 +239,7 @@ def _until_seconds(claims: dict[str, Any], issuer: Issuer) -> float:
         raise UnauthenticatedError(_UNKNOWN)
     if expires - issued > issuer.max_lifetime_seconds:
         raise UnauthenticatedError(
-            f"the token lives too long: {expires - issued} s from 'iat' to 'exp', and {issuer.max_lifetime_seconds} s "
-            "are allowed"
+            f"the token's lifetime is {expires - issued} s from 'iat' to 'exp', the limit of its issuer is "
+            f"{issuer.max_lifetime_seconds} s"
         )
     return float(expires + _LEEWAY_SECONDS)

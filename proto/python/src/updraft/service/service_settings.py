@@ -68,10 +68,10 @@ class ServiceSettings(Settings):
         common=True,
     )
     metrics_token_file: Path | None = setting(
-        "File with the bearer tokens for metrics and status, in the form of --token-file; in a browser, enter one as "
-        "the password of any user. Set it if others could reach --metrics-listen. Without it other machines need no "
-        "token, and this one needs a token only if a pool runs session functions, which could ask too: the pool's log "
-        "names the file with that token.",
+        "File with the bearer tokens for metrics and status, in the format of --token-file; in a browser, enter a "
+        "token as the password, with any user name. Set it if others can reach --metrics-listen. Without it, requests "
+        "from other machines need no token. Requests from this machine need one only if the service is a pool that "
+        "runs session functions, because these could ask too: the pool then makes a token and logs the file's name.",
         default=None,
     )
     ready_file: Path | None = setting(
@@ -136,9 +136,9 @@ class ServiceSettings(Settings):
     )
 
     max_message_bytes: int = setting(
-        "Maximum size of a Flight message. Raise it if an error names it: for clients without parts, such as "
-        "pyarrow.flight, that send larger batches, or for functions that carry more data. Larger batches of Updraft's "
-        "own clients come in parts; Spark sessions need at least 34 MiB.",
+        "Maximum size of a Flight message. Raise it if an error names it: for clients that cannot send a larger batch "
+        "in parts, such as pyarrow.flight, or for functions that carry more data. Updraft's own clients send larger "
+        "batches in parts. Spark sessions need at least 34 MiB.",
         default=64 * MIB,
         unit="bytes",
         ge=MIB,

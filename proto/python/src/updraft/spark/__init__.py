@@ -6,7 +6,7 @@
     pool = updraft.spark.local_pool(workers=4)
     spark = SparkSession.builder.config(map=pool.spark_conf()).getOrCreate()
 
-The pool is a child of this process and ends with it. Install it with `pip install updraft-spark`.
+The pool is a child of this process and ends with it. `pip install updraft-spark` installs all that this needs.
 """
 
 from updraft.spark.jars import jar, launcher

@@ -76,7 +76,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="run Spark's own Python workers on the pool too, so that executors need no Python: RDDs, data sources, "
         "streaming state",
     )
-    parser.add_argument("--writer-endpoint", default="", help="address of a writer, where there is one")
+    parser.add_argument("--writer-endpoint", default="", help="address of the writer, if the cluster has one")
     return parser.parse_args(arguments)
 
 

@@ -82,7 +82,7 @@ class CellOutput:
 
 
 def printed_line(log_line: str) -> str | None:
-    """Return what to show of a line of the log, marked with its task, or None if it has no output of a function."""
+    """Return the function's output in a line of the log, marked with its task; None if the line has no such output."""
     fields = _fields_of(log_line)
     if fields is None:
         return None
@@ -108,7 +108,7 @@ def _task_of(fields: Mapping[str, object]) -> str:
 
 
 def _value(text: str) -> str:
-    """Return a value of a line of the log, which is written as a Python literal if it has blanks or quotes."""
+    """Return a value from a log line. The log writes values with blanks or quotes as Python literals."""
     if text[:1] in ("'", '"'):
         with contextlib.suppress(ValueError, SyntaxError):
             return str(ast.literal_eval(text))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of a notebook cell that runs functions on a pool: one line, from what the pool measures anyway."""
+"""Progress of a notebook cell that runs functions on a pool: one line, made from the pool's status."""
 
 import contextlib
 import sys
@@ -20,7 +20,7 @@ class CellProgress:
 
         Args:
             status: Returns the pool's `/status.json`, or raises OSError.
-            show: Shows a line in place of the last one; None for IPython's display or a terminal's line.
+            show: Shows a line in place of the last one; None shows it in the notebook or on the terminal.
         """
         self._status = status
         self._show = show
@@ -28,7 +28,7 @@ class CellProgress:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Follow the pool from now on."""
+        """Start the thread that follows the pool."""
         if self._ended is None:
             self._ended = threading.Event()
             self._thread = threading.Thread(
@@ -40,14 +40,14 @@ class CellProgress:
         """Stop following the pool."""
         if self._ended is not None and self._thread is not None:
             self._ended.set()
-            # A pool or a JVM that does not answer must not hold up the next cell.
+            # Limit the wait: a pool or a JVM that does not answer must not hold up the next cell.
             self._thread.join(_END_TIMEOUT_SECONDS)
             self._ended = self._thread = None
 
     def _follow(self, ended: threading.Event) -> None:
         rows, last_rows, seen, show, completions = 0, None, "", self._show, _Completions()
         began_at: float | None = None
-        # The pool takes a sample every few seconds. The one from before the cell is about other cells.
+        # The pool takes a sample every few seconds. Ignore the current one, which was taken before the cell began.
         with contextlib.suppress(OSError):
             status = self._status()
             seen, last_rows = status["at"], status["rows"]
@@ -56,12 +56,12 @@ class CellProgress:
                 status = self._status()
                 if status["at"] == seen or not status["history"]["busy"]:
                     continue
-                # A front that was replaced counts from 0.
+                # If the front was replaced, its count of rows has restarted at 0.
                 rows += max(0, status["rows"] - last_rows) if last_rows is not None else 0
                 seen, last_rows = status["at"], status["rows"]
                 if status["exchanges_open"] or (show is not None and rows):
                     show = show or _shown_in_place()
-                    # Before that, Spark compiled the query, or the cell did something else.
+                    # Count from the first busy sample. Before it, Spark compiled the query or the cell did other work.
                     began_at = began_at or time.monotonic() - status["history"]["interval_seconds"]
                     seconds = time.monotonic() - began_at
                     tasks = _tasks()
@@ -69,12 +69,12 @@ class CellProgress:
                     if not ended.is_set():
                         show(line)
         if self._show is None and show is not None and not _is_in_notebook():
-            # The prompt of a terminal does not begin behind the line.
+            # Clear the line, so that the terminal's prompt does not begin behind it.
             show("")
 
 
 class _Completions:
-    """How long the pool had worked for a cell when a task of its running stages last ended."""
+    """Last change in the counts of Spark's tasks, in seconds that the pool had worked for the cell."""
 
     def __init__(self) -> None:
         self._tasks: tuple[int, int] | None = None
@@ -100,10 +100,10 @@ def progress_line(
         rows: Number of rows that functions have taken.
         tasks: Spark's completed tasks and all tasks of the running stages, if Spark says so.
         seconds: How long the pool has worked for the cell.
-        completed_seconds: How long it had when the last of the completed tasks ended; None for now.
+        completed_seconds: Value of `seconds` when the last task completed; None if that was now.
     """
     workers = status["workers"]
-    # A worker that computes a batch for seconds takes no rows meanwhile, and 0 rows/s would look like a standstill.
+    # While workers compute large batches, they take no rows. Show the average then: 0 rows/s would look like a stop.
     rows_per_second = status["history"]["rows_per_second"][-1] or rows / seconds
     parts = [
         f"{rows:,.0f} rows",
@@ -115,14 +115,14 @@ def progress_line(
         completed, total = tasks
         parts.append(f"{completed} of {total} tasks")
         all_seconds = (seconds if completed_seconds is None else completed_seconds) * total / max(completed, 1)
-        # Tasks that take longer than the ones before them would make the estimate grow.
+        # Show no estimate once it has passed, because the running tasks take longer than the completed ones.
         if completed and all_seconds > seconds:
             parts.append(f"about {all_seconds - seconds:.0f} s left")
     return f"updraft: {', '.join(parts)}"
 
 
 def _tasks() -> tuple[int, int] | None:
-    """Return completed tasks and all tasks of the running stages in a classic session."""
+    """Return the numbers of completed tasks and of all tasks in the running stages; None without a classic session."""
     context = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
     if context is None:
         return None

@@ -27,7 +27,7 @@ class EditedModules:
             try:
                 stat = entry.stat()
             except OSError:
-                # An editor is replacing the file, or only others may look at it.
+                # An editor is replacing the file, or this user may not see it.
                 continue
             found[os.path.relpath(entry.path, self._directory)] = (stat.st_mtime_ns, stat.st_size)
             if len(found) == _MOST_FILES:
@@ -51,5 +51,5 @@ def _is_package(directory: Path) -> bool:
     try:
         return (directory / "__init__.py").is_file()
     except OSError:
-        # Only others may look into it.
+        # This user may not enter the directory.
         return False

@@ -3,10 +3,10 @@
 
 PySpark's own signal handler does not do that in a classic session, for two reasons:
 
-- It calls `SparkContext.cancelAllJobs` in the main thread, over the connection to the JVM on which the thread already
-  waits, so the call fails, and the jobs go on. We run this method in another thread, which has its own connection.
-- A Jupyter kernel sets a signal handler of its own for each cell, which replaces PySpark's. We add one that cancels the
-  jobs of the cell, found by a job tag, and then calls the kernel's.
+- It calls `SparkContext.cancelAllJobs` in the main thread. That thread already waits on its connection to the JVM, so
+  the call fails, and the jobs go on. We run this method in another thread, which has its own connection.
+- A Jupyter kernel replaces PySpark's handler for each cell. We add a handler that cancels the jobs of the cell, found
+  by a job tag, and then calls the kernel's handler.
 
 The kernel's handler raises KeyboardInterrupt. In the middle of a call to the JVM, that breaks the connection: PySpark's
 next call, such as one in a `finally` clause, raises a Py4JError or a Py4JJavaError, which hides the KeyboardInterrupt.
@@ -33,7 +33,7 @@ _TAG = "updraft-cell-"
 
 
 class JobInterrupts:
-    """Hooks into PySpark and IPython. Each pool of this process asks for them; the last one removes them."""
+    """Hooks into PySpark and IPython. Each pool of this process acquires them; the last release removes them."""
 
     def __init__(self) -> None:
         self._users = 0
@@ -60,7 +60,7 @@ class JobInterrupts:
             context.cancelAllJobs = self._original
         self._original = None
         self._end_cell()
-        # Another thread cannot restore the handler of signals: the end of the cell does, and then calls this again.
+        # If a cell runs, only the main thread can restore the signal handler. The cell's end then calls this again.
         if self._shell is not None and self._cell is None:
             for event, callback in self._events():
                 with contextlib.suppress(ValueError):
@@ -68,7 +68,7 @@ class JobInterrupts:
             self._shell = None
 
     def install(self) -> None:
-        """Add the hooks to what is imported by now. A session does so again, because more may be imported later."""
+        """Install the hooks in PySpark and IPython, if imported; call this again when more may be imported."""
         context = _spark_context()
         if context is not None and self._original is None:
             self._original = context.cancelAllJobs
@@ -98,7 +98,7 @@ class JobInterrupts:
         try:
             context.addJobTag(tag)
         except Exception:
-            # The JVM is gone; the cell's own call of Spark says so.
+            # The JVM is gone. The cell's own calls to Spark will raise an error.
             return
         self._cell = _Cell(context, tag)
         self._cell.begin()
@@ -114,27 +114,27 @@ class JobInterrupts:
 
 
 class _Cell:
-    """Running cell, and the handler of signals that is in place while it runs."""
+    """Running cell, with the signal handler that is set while the cell runs."""
 
     def __init__(self, context: Any, tag: str) -> None:
         self._context = context
         self._tag = tag
         self._has_ended = False
         self._previous: Any = None
-        """Handler that this one replaced. Each cell has its own, so handlers that call one another make no circle."""
+        """Handler that this one replaced. Each cell has its own, so handlers never call each other in a cycle."""
         self._client = getattr(getattr(context, "_gateway", None), "_gateway_client", None)
         self._call: Callable[..., Any] | None = None
         self._is_in_call = False
-        """Whether the main thread waits for an answer of the JVM."""
+        """Whether the main thread waits for an answer from the JVM."""
         self._awaited: threading.Event | None = None
-        """Set once the JVM has answered the call that an interrupt waits for; None if none waits."""
+        """Set once the JVM has answered the call that an interrupt waits for; None if no interrupt waits."""
 
     def __repr__(self) -> str:
-        # People who print the handler need no address.
+        # Appears when a user prints the signal handler, where an address would be useless.
         return "<running cell>"
 
     def begin(self) -> None:
-        """Handle signals from now on."""
+        """Set the signal handler."""
         if self._client is not None:
             self._client.send_command = self._call = self._calling(self._client.send_command)
         self._previous = signal.signal(signal.SIGINT, self.interrupted)
@@ -153,12 +153,12 @@ class _Cell:
             self._context.removeJobTag(self._tag)
 
     def interrupted(self, number: int, frame: Any) -> None:
-        """Cancel the cell's jobs, and do what the previous handler does, but not in the middle of a call of the JVM."""
+        """Cancel the cell's jobs, then call the previous handler; in a call to the JVM, only after its answer."""
         if self._awaited is not None:
             # The JVM has not answered in time, or the user has pressed the button again.
             self._awaited = None
         elif not self._has_ended:
-            # A job that cannot be cancelled does not keep the cell from ending.
+            # If the jobs cannot be cancelled, end the cell anyway.
             with contextlib.suppress(Exception):
                 _run_in_thread(self._cancel)
             if self._client is not None and _calls_jvm(frame):
@@ -182,7 +182,7 @@ class _Cell:
         self._context.cancelJobsWithTag(self._tag)
 
     def _calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return py4j's method that calls the JVM, with an end at which an interrupt that waits for it is raised."""
+        """Wrap py4j's method that calls the JVM, so that a waiting interrupt is raised at the end of the call."""
 
         @functools.wraps(call)
         def send_command(*arguments: Any, **options: Any) -> Any:
@@ -201,13 +201,13 @@ class _Cell:
         return send_command
 
     def _await(self, answered: threading.Event) -> None:
-        """Interrupt the main thread if the JVM does not answer, and cancel jobs that had not yet started."""
+        """Keep cancelling, because jobs may start late; interrupt the main thread if the JVM answers too late."""
         began_at, has_insisted = time.monotonic(), False
         while not answered.wait(_CANCEL_AGAIN_SECONDS):
             waited_seconds = time.monotonic() - began_at
             if waited_seconds > _CANCEL_TIMEOUT_SECONDS:
                 return
-            # Outside a call, PySpark's own code may end the cell without another call.
+            # If PySpark is not in a call, it may make no further call whose answer could be awaited, so wait less.
             limit_seconds = _ANSWER_TIMEOUT_SECONDS if self._is_in_call else _CANCEL_AGAIN_SECONDS
             if waited_seconds >= limit_seconds and not has_insisted:
                 has_insisted = True
@@ -218,7 +218,7 @@ class _Cell:
 
 
 def _calls_jvm(frame: Any) -> bool:
-    """Return whether PySpark runs, and not the client of Spark Connect, which cancels its operation itself."""
+    """Return whether the frame is inside PySpark or py4j, except Spark Connect's client, which cancels by itself."""
     modules = []
     while frame is not None:
         modules.append(f"{frame.f_globals.get('__name__', '')}.")
@@ -241,7 +241,7 @@ def _in_another_thread(cancel: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def _run_in_thread(task: Callable[[], None]) -> None:
-    """Run a task in a thread of its own, and raise its exception. A task that takes too long goes on in the thread."""
+    """Run a task in a new thread and raise its exception. Do not wait for a task that takes too long."""
     failures: list[Exception] = []
 
     def run() -> None:

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from updraft.client.profile import Profile
 
 _USER = "updraft"
-# Ten times a shared pool's: one user prints here, and wants to read all of it.
+# Ten times the default of a shared pool: a single user prints here, and wants to read everything.
 _OUTPUT_LINES_PER_SECOND = 1000
 _STATUS_TIMEOUT_SECONDS = 5.0
 _RELOAD_TIMEOUT_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
-# A proxy of the environment must not see the password, and could not reach this machine's loopback anyway.
+# Ignore the proxy that the environment sets: it must not see the password, and cannot reach this machine's loopback.
 _WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -41,7 +41,7 @@ class LocalPool(LocalService):
     """Running pool, started by `local_pool`."""
 
     output_lines = 100
-    """Maximum number of lines that functions print and a notebook cell shows; 0 shows none. `log` has all."""
+    """Maximum number of lines of functions' output that a notebook cell shows; 0 shows none. `log` has all lines."""
 
     shows_progress = True
     """Whether a notebook cell shows the progress of the functions that it runs."""
@@ -59,7 +59,7 @@ class LocalPool(LocalService):
         return [f"--runtime-directory={self._directory / 'runtime'}", f"--hidden-paths={self._directory}"]
 
     def _environment(self) -> dict[str, str]:
-        # Stock PySpark's workers import modules from these places too. The pool's processes do so only if told.
+        # Stock PySpark's workers import modules from these directories too. The pool needs PYTHONPATH for that.
         with contextlib.suppress(FileNotFoundError):
             places = [os.environ.get("PYTHONPATH", ""), str(Path.cwd())]
             return {"PYTHONPATH": os.pathsep.join(filter(None, places))}
@@ -70,7 +70,7 @@ class LocalPool(LocalService):
         self._has_told_of_end = False
         if not self._shows_log:
             for fault in dict.fromkeys(self._ready["function_faults"]):
-                _tell(f"the pool runs, but {in_python(fault)}")
+                _tell(f"the pool has started with a fault: {in_python(fault)}")
 
     def join_notebook(self) -> None:
         """Install the hooks of this process into PySpark and IPython, until `stop`.
@@ -87,8 +87,8 @@ class LocalPool(LocalService):
         if (shell := ipython()) is not None:
             if any(not pool.has_ended for pool in _POOLS_OF_NOTEBOOK):
                 _tell(
-                    "the pool of an earlier local_pool() keeps running until its stop() or the end of the kernel; "
-                    "pool.restart() starts a pool again in its place"
+                    "the pool of an earlier local_pool() call still runs, until you call its stop() or the kernel "
+                    "ends; to replace a pool, call its restart()"
                 )
             _POOLS_OF_NOTEBOOK.append(self)
             self._output, self._progress = CellOutput(self.log_file), CellProgress(self.status)
@@ -148,7 +148,7 @@ class LocalPool(LocalService):
             raise OSError(f"{address} sent an incomplete answer: {error}") from error
 
     def _status_token(self) -> str:
-        """Return the pool's own token, or the first one of the caller's file, which no link may show."""
+        """Return the token for `status`: the pool's own, or the first of the user's file, which no link may show."""
         own_file = self._settings.get("metrics_token_file")
         if self.status_password or not own_file:
             return self.status_password
@@ -167,7 +167,7 @@ class LocalPool(LocalService):
         Raises:
             UpdraftError: The pool does not answer, or was started with `allow_remote_stacks=False`.
         """
-        # A session that profiles nothing does not pay for gRPC's import.
+        # Import this late: it imports gRPC, which sessions that profile nothing do not need.
         from updraft.client.pool_client import PoolClient
 
         with PoolClient(endpoint=self.endpoint) as client:
@@ -270,7 +270,7 @@ _POOLS_OF_NOTEBOOK: list[LocalPool] = []
 
 def _tell(notice: str) -> None:
     sys.stderr.write(f"updraft: {notice}\n")
-    # A kernel sends the two streams separately: the notice comes before the cell's own output.
+    # A kernel sends the two streams separately. Flush, so that the notice comes before the cell's own output.
     sys.stderr.flush()
 
 

@@ -42,7 +42,7 @@ _OPTION = re.compile(r"(?<!\S)--([a-z]+(?:-[a-z]+)*)")
 
 
 class _Default:
-    """Value of an option that is not given, as a signature shows it."""
+    """Default of an option in a signature, shown as three dots."""
 
     def __repr__(self) -> str:
         return "..."
@@ -51,7 +51,7 @@ class _Default:
 def showing_options(options: type) -> Callable[[_Function], _Function]:
     """Show the options of `**settings` by name in the signature of a function.
 
-    A notebook completes what `inspect.signature` says. Editors and type checkers read the TypedDict.
+    Notebooks complete the names that `inspect.signature` lists. Editors and type checkers read the TypedDict.
     """
 
     def show(function: _Function) -> _Function:
@@ -79,7 +79,7 @@ class LocalService:
     """Running service. Use it as a context manager, or let it end with this process."""
 
     _option_names: Collection[str] = ()
-    """Names of all settings, for the error about one that does not exist."""
+    """Names of all settings, for the error about an unknown setting."""
 
     _shows_log = False
     """Whether its log goes to this process's standard output instead of a file."""
@@ -128,7 +128,7 @@ class LocalService:
 
     def _start(self) -> None:
         """Start the service and wait until it is ready; raises LocalServiceError."""
-        # The file of a service that has ended would look like that of the new one.
+        # Remove the file of the previous service, which would make the new one look ready.
         self._ready_file.unlink(missing_ok=True)
         environment = {**os.environ, "UPDRAFT_CONFIGURED_BY": f"local_{self._noun}()", **self._environment()}
         log_file = None if self._shows_log else self.log_file
@@ -160,7 +160,9 @@ class LocalService:
             LocalServiceError: `metrics_listen` is empty, so the service has no status page.
         """
         if "metrics_listen" not in self._ready:
-            raise LocalServiceError(f"the {self._noun} has no status page, as metrics_listen is empty: do not set it")
+            raise LocalServiceError(
+                f"the {self._noun} has no status page, because metrics_listen is empty: leave it out"
+            )
         page = "status" if self._noun == "pool" else "status.json"
         return f"http://{self._ready['metrics_listen']}/{page}"
 
@@ -180,14 +182,14 @@ class LocalService:
         """
         if _has_jvm_without_updraft():
             raise RuntimeError(
-                "this process has started a Spark without Updraft, and its JVM stays when a session is stopped: "
-                "restart the kernel or the program, and take these confs before the first session"
+                "this process has started Spark without Updraft, and the JVM outlives its sessions: restart the kernel "
+                "or program, and call spark_conf() before the first session"
             )
         return {"spark.jars": str(jar()), "spark.sql.extensions": EXTENSIONS}
 
     @property
     def _is_owned(self) -> bool:
-        """Whether this process started the service; a fork of it did not."""
+        """Whether this process started the service; false in a forked child."""
         return os.getpid() == self._owner
 
     @property
@@ -230,7 +232,7 @@ class LocalService:
         try:
             self._process.wait(_STOP_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
-            # Its children die with it.
+            # The service's children die with it.
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
 
@@ -251,7 +253,7 @@ class LocalService:
         )
 
     def _unknown_options(self, log: str) -> str:
-        """Return what to say of settings that do not exist, or nothing if the service did not refuse any."""
+        """Return the error text about unknown settings; empty if the service did not refuse any."""
         if "error: unrecognized arguments" not in log:
             return ""
         unknown = [name for name in self._settings if name not in self._option_names]
@@ -275,7 +277,7 @@ class LocalService:
 
 
 def _has_jvm_without_updraft() -> bool:
-    """Return whether this process has a JVM without the connector, for which `spark.jars` would come too late."""
+    """Return whether this process has started a JVM without the connector; setting `spark.jars` would be too late."""
     # Do not import pyspark for this: a process that has not imported it has no JVM either.
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     jvm = getattr(context, "_jvm", None)

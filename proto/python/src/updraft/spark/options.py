@@ -12,9 +12,9 @@ class ServiceOptions(TypedDict, total=False):
     max_message_bytes: int
     """Maximum size of a Flight message.
 
-    Raise it if an error names it: for clients without parts, such as pyarrow.flight, that send larger batches, or for
-    functions that carry more data. Larger batches of Updraft's own clients come in parts; Spark sessions need at least
-    34 MiB. [bytes]
+    Raise it if an error names it: for clients that cannot send a larger batch in parts, such as pyarrow.flight, or for
+    functions that carry more data. Updraft's own clients send larger batches in parts. Spark sessions need at least 34
+    MiB. [bytes]
     """
 
     drain_timeout_seconds: float
@@ -54,11 +54,12 @@ class ServiceOptions(TypedDict, total=False):
     """
 
     metrics_token_file: str | os.PathLike[str]
-    """File with the bearer tokens for metrics and status, in the form of token_file; in a browser, enter one as the
-    password of any user.
+    """File with the bearer tokens for metrics and status, in the format of token_file; in a browser, enter a token as
+    the password, with any user name.
 
-    Set it if others could reach metrics_listen. Without it other machines need no token, and this one needs a token
-    only if a pool runs session functions, which could ask too: the pool's log names the file with that token.
+    Set it if others can reach metrics_listen. Without it, requests from other machines need no token. Requests from
+    this machine need one only if the service is a pool that runs session functions, because these could ask too: the
+    pool then makes a token and logs the file's name.
     """
 
     ready_file: str | os.PathLike[str]
@@ -168,10 +169,10 @@ class PoolOptions(ServiceOptions, total=False):
     """
 
     restricted_functions: str | Sequence[str]
-    """Registered function that runs without network and subprocesses, as with the profile restricted, in a pool whose
-    profile is compatible.
+    """Registered function to run without network and subprocesses, as with profile restricted, in a pool whose profile
+    is compatible.
 
-    Set it for functions that handle data which must not leave. Repeat the option, or separate names with commas.
+    Set it for functions whose data must not leave the pool. Repeat the option, or separate names with commas.
     [functions]
     """
 
@@ -183,11 +184,11 @@ class PoolOptions(ServiceOptions, total=False):
     """
 
     max_batch_bytes: int
-    """Maximum size of a batch that is larger than max_message_bytes and comes in parts, such as a single row with a
+    """Maximum size of a batch that is larger than max_message_bytes and so comes in parts, such as a single row with a
     large text.
 
-    Raise it if an error names it; a worker then needs worker_memory_bytes of eight times as much. Decoded
-    dictionary-encoded columns of a batch may take as much, and so may their dictionaries. [bytes]
+    Raise it if an error names it, and set worker_memory_bytes to at least eight times as much. The same limit applies
+    to a batch with decoded dictionary-encoded columns, and to all dictionaries of an exchange together. [bytes]
     """
 
     fresh_workers: int
@@ -200,11 +201,12 @@ class PoolOptions(ServiceOptions, total=False):
     """
 
     idle_worker_seconds: float
-    """Time for which a worker keeps what a session has imported and left in memory after the session's last exchange.
+    """Time for which a worker stays after its session's last exchange, with what the session has imported and left in
+    memory.
 
-    Then it ends, and a new worker takes its place; it ends earlier if others need its memory. Raise it for notebooks
-    with slow imports, lower it to free memory sooner. Workers of registered functions stay, except for extra ones of
-    tasks that need several at once. 0 ends a worker with its exchange. [seconds]
+    Then the pool replaces it; sooner if others need its memory. Raise it for notebooks with slow imports, lower it to
+    free memory sooner. Workers of registered functions stay, except for the extra workers of tasks that need several at
+    once. 0 ends a worker with its exchange. [seconds]
     """
 
     allow_remote_stacks: bool
@@ -237,8 +239,8 @@ class PoolOptions(ServiceOptions, total=False):
     10,000, at most a million).
 
     Set it to less than the disk has. Beyond the limit the exchange ends with an error, and its worker with it. Open
-    files without a name are not found; worker_file_bytes limits each of them. The process of a batched function has the
-    same limit. [bytes]
+    files without a name do not count, but worker_file_bytes limits each of them. The process of a batched function has
+    the same limit. [bytes]
     """
 
     artifact_store_bytes: int
@@ -269,8 +271,9 @@ class PoolOptions(ServiceOptions, total=False):
 
     Set it if you know how long a batch takes at most. Time counts from when the function takes a batch until it takes
     the next one or ends, however many batches it returns meanwhile; waiting for the client does not count. Batches that
-    are joined for a registered aggregate have the time of all of them. Functions cannot use the kernel's timer of real
-    time then. Defaults to one day, which the front alone counts. 0 sets no limit. [seconds]
+    are joined for a registered aggregate may take the sum of their limits. If the limit is set, workers use the timer
+    ITIMER_REAL for it, so functions cannot (signal.alarm, signal.setitimer). Defaults to one day, which only the front
+    measures. 0 sets no limit. [seconds]
     """
 
     batch_cpu_seconds: float
@@ -306,12 +309,13 @@ class PoolOptions(ServiceOptions, total=False):
     """
 
     model_memory_bytes: int
-    """Maximum anonymous and shared memory of the processes of all batched functions together, above the memory of the
-    image that all workers share.
+    """Maximum anonymous and shared memory of the model processes of all batched functions together, above the memory of
+    the image that all workers share.
 
-    Set it if not all models fit: functions are then loaded when they are called, and the least recently called ones end
-    to make room. A process that alone needs more is ended. 0 loads all functions at the start, and ends a process that
-    takes three quarters of the memory of the container or machine. [bytes]
+    Set it if not all models fit: the pool then loads a function when it is called, and ends the processes of the least
+    recently called functions to make room. It also ends a process that alone exceeds the limit. With 0, the pool loads
+    all functions at the start, and ends a process that takes more than three quarters of the memory of the container or
+    machine. [bytes]
     """
 
     max_exchanges_per_worker: int
@@ -345,14 +349,14 @@ class PoolOptions(ServiceOptions, total=False):
     shared_memory: Literal["own", "pool", "machine"]
     """The /dev/shm that workers use.
 
-    own: each worker has one of its own, which ends with it, if the kernel lets the pool's user mount (the layer
-    shared-memory); otherwise workers use that of the machine or pod, and only functions of clients that name no tenant
-    may use it, since files there outlive their exchange. pool: the same, but the pool alone uses /dev/shm, as in a
-    container, so all functions may use it; the pool removes files that are neither open nor mapped when the last
-    running exchange of an owner ends. machine: all functions use that of the machine; files stay until they are
-    removed. Set it to pool in a container, to machine if functions exchange files with other programs there. A shared
-    /dev/shm cannot be listed, but files can be opened by name; with the profile restricted, own and pool never share
-    one.
+    own: each worker has a private /dev/shm, which ends with it, if the kernel lets the pool's user mount (the layer
+    shared-memory). Otherwise workers share /dev/shm of the machine or pod, and only functions of clients that name no
+    tenant may use it, because files there outlive their exchange. pool: like own, but for a pool that alone uses
+    /dev/shm, as in a container. If workers share it, all functions may use it, and when the last running exchange of an
+    owner ends, the pool removes files that are neither open nor mapped. machine: all functions use /dev/shm of the
+    machine; files stay until someone removes them. Set it to pool in a container, to machine if functions exchange
+    files with other programs there. Functions cannot list a shared /dev/shm, but they can open files by name. With the
+    profile restricted, own and pool never share it.
     """
 
     worker_file_bytes: int
@@ -366,17 +370,17 @@ class PoolOptions(ServiceOptions, total=False):
     """Maximum number of open files, sockets and pipes of a worker and of each process that its function starts; beyond
     it a call fails with the error Too many open files.
 
-    Lower it if functions are hostile: what waits in sockets is memory that no other limit counts. It is at most what
-    the service itself may have, less a reserve. [descriptors]
+    Lower it if functions are hostile, because no other limit counts the data that waits in their sockets. The effective
+    limit is never above the service's own limit of open files, less a reserve. [descriptors]
     """
 
     require: str | Sequence[str]
-    """Layer of the workers' sandbox without which the pool does not start: read-only-files, shared-memory, terminals,
-    seccomp, capabilities, hidden-memory, landlock, landlock-scopes, restricted.
+    """Required layer of the workers' sandbox: read-only-files, shared-memory, terminals, seccomp, capabilities,
+    hidden-memory, landlock, landlock-scopes, restricted.
 
-    Set it where functions are hostile, so that no pool runs with less. Repeat the option, or separate layers with
-    commas. Other layers are used if the kernel has them; the log, the status and the metrics show which are on.
-    [layers]
+    The pool does not start if the kernel lacks a required layer, and uses the other layers if the kernel has them. Set
+    it if functions may be hostile. Repeat the option, or separate layers with commas. The log, the status and the
+    metrics show which layers are on. [layers]
     """
 
     runtime_directory: str | os.PathLike[str]

@@ -23,7 +23,7 @@ def pool_html(status: Mapping[str, Any], link: str) -> str:
 
 
 def ended_html(log: str) -> str:
-    """Return what to show of a pool that has ended."""
+    """Return the HTML for a pool that has ended, with the end of its log."""
     tail = "\n".join(log.splitlines()[-_MOST_ROWS:])
     return f"<b>the pool has ended</b>: <code>pool.restart()</code> starts it again<pre>{escape(tail)}</pre>"
 

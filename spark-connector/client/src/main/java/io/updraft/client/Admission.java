@@ -2,10 +2,10 @@
 package io.updraft.client;
 
 /**
- * Admission state of one call, and what the client may send in each state. Until the pool has a
- * worker for the exchange, the client sends little, so that a refusal wastes little. Until then it
- * sends only batches that it can send again, so that no batch is lost if the pool dies while the
- * exchange is queued.
+ * Admission state of one call, and what the client may send in each state. Before the pool has a
+ * worker for the exchange, the client sends little, so that a refusal wastes little, and only
+ * batches that it can send again, so that no batch is lost if the pool dies while the exchange is
+ * queued.
  */
 final class Admission {
   /** Limit on the bytes that a call sends before admission, including the command. */

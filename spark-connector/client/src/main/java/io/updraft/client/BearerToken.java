@@ -26,7 +26,7 @@ final class BearerToken {
     this.options = options;
   }
 
-  /** Return the headers of a call: the section "Headers" of proto/README.md. */
+  /** Return the headers of a call (section "Headers" of proto/README.md). */
   Metadata headers() {
     Metadata headers = new Metadata();
     if (!value.isEmpty()) {

@@ -91,8 +91,7 @@ abstract class CallCore {
   record Step<M extends MessageLite>(M metadata, BatchSlicer.Slice slice, boolean last) {}
 
   /**
-   * Longest single wait. A wait without a limit of its own is repeated whenever this time has
-   * passed.
+   * Length of one wait if no timeout applies. The task then checks its condition and waits again.
    */
   private static final long LONGEST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(60);
 

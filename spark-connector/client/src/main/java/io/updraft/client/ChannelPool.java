@@ -34,8 +34,8 @@ final class ChannelPool {
    * calls use a new connection.
    *
    * @param pod the pod to connect to; null if the endpoint's name has no address
-   * @param byName whether gRPC resolves the endpoint's name, because it has no other address than
-   *     the pod's
+   * @param byName whether gRPC resolves the endpoint's name, because the pod's address is the only
+   *     address of the name
    */
   private record Key(
       Known known,
@@ -98,7 +98,8 @@ final class ChannelPool {
         REPLICAS
             .computeIfAbsent(options.endpoint(), ignored -> new Replicas())
             .choose(addresses, task, System.nanoTime());
-    // A name may have an address of each family; gRPC tries both if it resolves the name itself.
+    // The name may have an IPv4 and an IPv6 address. gRPC tries both if it resolves the name
+    // itself.
     boolean byName = addresses.equals(List.of(place.address()));
     try {
       return new Connection(to(options, place.address(), byName, choice), place, reach);
@@ -154,7 +155,7 @@ final class ChannelPool {
                     && entry.getValue().closeIfUnused());
   }
 
-  /** Return whether a connection leads to one of these pods, also after it has been made anew. */
+  /** Return whether a connection leads to one of these pods, even after a reconnect. */
   private static boolean leadsTo(List<InetAddress> addresses, Key key) {
     return key.byName() ? addresses.equals(List.of(key.pod())) : addresses.contains(key.pod());
   }
@@ -282,14 +283,14 @@ final class ChannelPool {
       return place != null && place.hasAlternatives();
     }
 
-    /** Record why the call leaves its pod, before another call may replace it. */
+    /** Record why the call leaves its pod. Call this before another call replaces it. */
     void recordDeparture(Replicas.Departure why) {
       if (place != null) {
         place.recordDeparture(why, System.nanoTime());
       }
     }
 
-    /** Record that the call is over, before another one may replace it. */
+    /** Record that the call is over. Call this before another call may replace it. */
     void ended() {
       if (place != null) {
         place.ended();

@@ -49,7 +49,7 @@ final class Channels {
 
   /**
    * Logger of gRPC that reports each reply that arrives after a cancel. The static block below
-   * turns that off. Without this strong reference, the level would be lost.
+   * turns that off. Without this strong reference, the JVM could collect the logger and its level.
    */
   private static final Logger STREAM_LOG = Logger.getLogger(AbstractClientStream.class.getName());
 

@@ -38,7 +38,7 @@ public final class ConnectFailure {
     if (e instanceof NoRouteToHostException || message.contains("Network is unreachable")) {
       return Optional.of("no route to %s".formatted(address));
     }
-    // This check comes before the one for ConnectException, because Netty's timeout is one, too.
+    // Check this before ConnectException, because Netty's timeout is a ConnectException, too.
     if (e instanceof SocketTimeoutException || message.startsWith("connection timed out")) {
       return Optional.of("no answer from %s".formatted(address));
     }

@@ -26,15 +26,16 @@ final class EventLoops {
 
   private static final int CORES_PER_THREAD = 4;
 
-  /** Number of threads. More connections than this to one endpoint would not be useful. */
+  /** Number of threads. More connections to one endpoint than threads would gain nothing. */
   static final int THREADS =
       Math.max(1, Math.min(8, Runtime.getRuntime().availableProcessors() / CORES_PER_THREAD));
 
   static final EventLoopGroup GROUP = group(new DefaultThreadFactory("updraft-io", true));
 
   /**
-   * Event loop that checks for silent calls. All checks use this one loop: taking the group's next
-   * loop for each check would make connections share threads.
+   * Event loop for timers, such as the checks for silent calls. All timers use this one loop: the
+   * group assigns its loops in turn, so if timers took a turn, some connections would have to share
+   * a thread.
    */
   static final EventExecutor TIMER = GROUP.iterator().next();
 

@@ -24,8 +24,8 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * <p>The exchange recovers by itself if that is safe. Before any work was done, it asks a full or
  * unreachable pool again. Later it moves batches to another worker as far as {@link Replay} allows.
  * The exchange starts no thread: the task's thread opens and recovers, and gRPC's event loop
- * receives. Both send, so that a batch waiting for admission is not held up by a task that is busy
- * elsewhere.
+ * receives. Both send, so that a batch that waits for admission goes out even while the task's
+ * thread is busy elsewhere.
  */
 public final class Exchange extends CallShell<ExchangeCore> {
   /** Version of the protocol (proto/README.md) that this client speaks. */
@@ -61,7 +61,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
   /**
    * Open an exchange; the first failure surfaces in {@link #send}, {@link #poll} or {@link #take}.
    * Returns at once, unless the command lists artifacts or its function is large: then this method,
-   * and every method that moves the exchange to another worker, blocks until the pool has them.
+   * and every method that moves the exchange to another worker, blocks until the pool has both.
    *
    * @param allocator holds the replies; request batches must come from its root
    * @param artifacts the artifacts listed in the command
@@ -198,7 +198,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
     return found != null;
   }
 
-  /** Let the pool send one more reply in place of the one returned now. */
+  /** Return the entry's reply, and let the pool send one more reply in its place. */
   private static Reply credited(ReplyQueue.Entry entry) {
     if (entry == null) {
       return null;

@@ -65,7 +65,7 @@ final class ExchangeCore extends CallCore {
     this.recovery = new Recovery(options, RetryBudget.of(options.endpoint()), nowNanos);
   }
 
-  /** Return the core of a helper. The deadline is that of the task, which began with this core. */
+  /** Return the core of a helper. Its deadline counts from when this core was opened. */
   ExchangeCore newHelper(long nowNanos) {
     ExchangeCore core = new ExchangeCore(options(), Replay.REPLAY, openedNanos(), nowNanos);
     core.callsAsHelper = core.helper = true;

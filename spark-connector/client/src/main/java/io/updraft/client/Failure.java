@@ -249,8 +249,8 @@ record Failure(
 
   /**
    * Return whether a listener other than the peer may have caused the failure: another service,
-   * another port, or TLS on one side only. The expected peer causes only one of these failures: a
-   * broken connection.
+   * another port, or TLS on one side only. Of these failures, the expected peer is likely to cause
+   * only one: a broken connection.
    */
   boolean mayBeOfAnotherListener() {
     return switch (code) {

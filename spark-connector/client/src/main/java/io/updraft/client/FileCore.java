@@ -201,7 +201,10 @@ final class FileCore extends CallCore {
     }
   }
 
-  /** Return whether the writer was asked to finish the file and has not reported the outcome. */
+  /**
+   * Return whether the file may have been published: the writer was asked to finish it and has not
+   * reported the outcome.
+   */
   private boolean isInDoubt(Failure reason) {
     boolean unanswered = reason.details() == null && UNANSWERED.contains(reason.kind());
     boolean told = isRunning() && stage == Stage.FINISHED;

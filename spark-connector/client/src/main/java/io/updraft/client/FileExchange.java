@@ -20,8 +20,7 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * back. Used by one task thread; only {@link #cancel} may be called from any thread.
  *
  * <p>The task's thread hands batches over and waits. gRPC's event loop sends them when credit
- * comes, so that no batch is held up by a task that is busy elsewhere. {@link FileCore} decides
- * what happens when.
+ * comes, even while the task's thread is busy elsewhere. {@link FileCore} makes the decisions.
  */
 public final class FileExchange extends CallShell<FileCore> {
   /**

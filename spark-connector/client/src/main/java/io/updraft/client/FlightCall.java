@@ -25,7 +25,7 @@ abstract class FlightCall implements CallCore.Call {
   /** Interval of the check for silence. Services end calls that are silent for too long. */
   private static final long LOOK_SECONDS = 1;
 
-  /** Stage of a call, whether or not the call has reached the wire. */
+  /** Stage of a call. {@link FlightCall#connected()} says whether the call has reached the wire. */
   private enum Stage {
     /** Nothing is sent yet. */
     PREPARED,
@@ -301,8 +301,8 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   /**
-   * Return why this call leaves its pod. Files of one task do not wait for each other, so their
-   * calls never return to it.
+   * Return why this call leaves its pod. For a file, the reason lets all later calls of the task go
+   * to another pod. That is safe, because files of one task do not wait for each other.
    */
   Replicas.Departure departure() {
     return Replicas.Departure.UNAVAILABLE;

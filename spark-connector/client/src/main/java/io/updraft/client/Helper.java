@@ -14,8 +14,8 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
  */
 final class Helper {
   /**
-   * Length of a shift, and of the wait for a worker. Exchanges that wait for a worker get one in
-   * about this time.
+   * Length of a shift, and limit on the time until the pool assigns a worker. Exchanges in the
+   * pool's queue get the helper's worker after about this time.
    */
   static final long SHIFT_MILLISECONDS = 1_000;
 
@@ -117,7 +117,8 @@ final class Helper {
   }
 
   /**
-   * Return whether the task has lost nothing by the helper's failure, because it has every reply.
+   * Return whether the task has lost nothing by the helper's failure: it has every reply, and the
+   * function has not raised an error after it took a batch.
    */
   boolean isHarmless(ExchangeException failure) {
     return unanswered == 0 && (!hasWorked() || failure.kind() != ErrorKind.ERROR_KIND_USER);
@@ -129,9 +130,10 @@ final class Helper {
   }
 
   /**
-   * Return whether the helper takes a batch now. Until the first reply it takes only one, because
-   * loading the function may take long, and the results of the task wait for it. It never holds
-   * more batches than the pool may answer before the task takes a reply, so it can always leave.
+   * Return whether the helper takes a batch now. Before its first reply, a helper takes one batch:
+   * its worker may have to load the function, and the task, which returns results in order, waits
+   * for that batch. A helper never holds more batches than the pool may answer before the task
+   * takes a reply, so it can always leave.
    */
   boolean takesBatch() {
     return exchange.read(this::hasRoom);

@@ -5,15 +5,16 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Policy for the helpers of one task: when to ask the pool for one more. A task asks while it
- * spends at least half of its time waiting for its function. Before each helper it waits as long as
- * its own first reply took, because the helper's worker may have to load the function too. The
- * callers read the clock. Not thread-safe.
+ * spends at least half of its time waiting for its function. Before it asks, its waits must add up
+ * to the time of its own first reply, because the helper's worker may have to load the function
+ * too. A helper that follows one whose shift has ended needs no such wait. The callers read the
+ * clock. Not thread-safe.
  */
 final class HelperPolicy {
   /** Shorter waits do not pay for opening an exchange. */
   private static final long LEAST_WAIT_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
 
-  /** Time after which half of what was measured is forgotten. */
+  /** Shortest time after which the policy forgets half of what it measured. */
   private static final long MEMORY_NANOS = TimeUnit.SECONDS.toNanos(2);
 
   private static final long FIRST_PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
@@ -23,7 +24,7 @@ final class HelperPolicy {
 
   private final int mostHelpers;
 
-  /** Wait after which a helper is worth its start; zero before the first reply. */
+  /** Total wait after which a helper is worth opening; zero before the first reply. */
   private long worthNanos;
 
   private long measuredSinceNanos;
@@ -31,7 +32,7 @@ final class HelperPolicy {
   private long againNanos;
   private long pauseNanos = FIRST_PAUSE_NANOS;
 
-  /** Number of shifts that have ended and were not followed: their workers can go on at once. */
+  /** Number of ended shifts that no helper has followed yet. Their workers know the function. */
   private int endedShifts;
 
   private boolean stopped;

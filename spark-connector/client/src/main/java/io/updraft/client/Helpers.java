@@ -109,7 +109,8 @@ final class Helpers implements AutoCloseable {
     if (!all.isEmpty()) {
       main.recoverIfDue();
     }
-    // One helper at a time may have to load the function, because the task waits for that too.
+    // Open one helper at a time: its worker may have to load the function, and the task waits for
+    // its first reply.
     if (mayOpen && allAnswer && policy.isDue(all.size(), nowNanos)) {
       policy.asked(nowNanos);
       open(new Helper(main.newHelper()), nowNanos);
@@ -127,8 +128,8 @@ final class Helpers implements AutoCloseable {
   }
 
   private void open(Helper helper, long nowNanos) {
-    // A kill has to reach the helper while it opens, because it may wait for the pool to ask for
-    // the function.
+    // Add the helper before it opens, so that a kill reaches it: opening may wait until the pool
+    // asks for the function.
     all.add(helper);
     main.listener = () -> listener.accept(main);
     helper.exchange.listener = () -> listener.accept(helper.exchange);

@@ -46,7 +46,7 @@ final class Recovery {
 
   private static final Logger log = LoggerFactory.getLogger(Recovery.class);
 
-  /** Marks that no batch is to blame: the worker may never have begun. */
+  /** Marks that nothing is to blame: the worker may never have begun. */
   private static final long NOTHING = 0;
 
   /** Marks the setup before the first batch as the cause: import, unpickle, initialize. */

@@ -16,11 +16,11 @@ import java.util.function.LongSupplier;
  * calls comes first; among equals, the pod whose last call began longest ago. All calls of one task
  * go to the same pod, so that the pod can recognize them as calls of one task. Otherwise, tasks
  * could deadlock: each would hold a worker of one pod and wait for a worker of another pod. So a
- * task leaves its pod only if the pod drains or cannot be reached, and stays if the name loses the
- * pod's address, as it does while the pod is not ready. (Behind a load balancer with one address,
- * the calls of a task may reach different pods all the same.) For a while, a pod that has lost or
- * refused a call comes last for the calls of other tasks. The callers resolve names and read the
- * clock.
+ * task with open calls leaves its pod only if the pod drains or cannot be reached. It stays if the
+ * name loses the pod's address, as it does while the pod is not ready. (Behind a load balancer with
+ * one address, the calls of a task may still reach different pods.) For a while, a pod that has
+ * lost or refused a call comes last for the calls of other tasks. The callers resolve names and
+ * read the clock.
  */
 final class Replicas {
   private final LongSupplier firstUse;
@@ -153,9 +153,9 @@ final class Replicas {
   }
 
   /**
-   * Return the rank of a pod that was just found. If other pods are known, the new one takes a
-   * random place among them. If it came first, every JVM would send its next calls to new pods
-   * alone, and the calls of all JVMs together would overload those pods.
+   * Return the rank of a new pod. If other pods are known, the new pod takes a random place among
+   * them. If it came first, every JVM would send its next calls only to new pods, and the calls of
+   * all JVMs together would overload those pods.
    */
   private long rankAmong(List<Long> ranks) {
     long rank = firstUse.getAsLong();
@@ -203,8 +203,8 @@ final class Replicas {
 
     /**
      * Record that the call is over, so that it no longer keeps other calls of its task at the pod.
-     * A lost call holds its place until another call replaces it. If it kept the others there in
-     * the meantime, the calls that a full pod has refused would keep each other at the pod.
+     * A lost call holds its place until another call replaces it. Without this method, the calls of
+     * a task that a full pod has refused would keep each other at that pod.
      */
     void ended() {
       synchronized (Replicas.this) {

@@ -10,8 +10,8 @@ import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * Batch that the exchange has taken over and holds until it no longer needs the batch. The batch is
- * written once for each worker to which it is sent.
+ * Batch that an exchange or a file has taken over and holds until it no longer needs the batch. The
+ * batch is written once for each worker to which it is sent.
  */
 final class RequestBatch implements AutoCloseable {
   /** Largest body for which one copy is cheaper than a list of buffers. */

@@ -56,16 +56,16 @@ final class RequestLog implements AutoCloseable {
   }
 
   /**
-   * Return how many bytes the function had taken without answering when this number exceeded the
-   * limit for a replay; zero if it never did.
+   * Return how many bytes the function had taken without answering when they exceeded the limit for
+   * a replay; zero if they never did.
    */
   long forgottenBytes() {
     return forgottenBytes;
   }
 
   /**
-   * Add to the failure why the exchange was not replayed. A failure that allows no replay stays as
-   * it is.
+   * Return the failure, with an explanation if the exchange would have been replayed but no longer
+   * held the batches.
    */
   Failure explained(Failure failure, ClientOptions options) {
     if (forgottenBytes == 0 || !Recovery.isLoss(failure)) {

@@ -48,7 +48,7 @@ final class Segment implements AutoCloseable {
   private static final Pattern LOOPBACK_DIRECTORY =
       Pattern.compile("/dev/shm/updraft-segments-[0-9a-f]{32}");
 
-  /** Endpoints whose segments this process cannot open, as when the pool runs as another user. */
+  /** Endpoints whose segments this process cannot use, such as a pool that runs as another user. */
   private static final Set<Endpoint> CLOSED = ConcurrentHashMap.newKeySet();
 
   /** Request whose range is in use until the function has taken the batch. */
@@ -75,8 +75,8 @@ final class Segment implements AutoCloseable {
   }
 
   /**
-   * Map the segment that a pool offers; return null if that is impossible. The pool uses a segment
-   * only after its client has mapped it, and this client then asks the pool for no more segments.
+   * Map the segment that a pool offers. If that is impossible, return null and ask this pool for no
+   * more segments. The pool uses a segment only after its client has mapped it.
    */
   static Segment ofOffer(
       Endpoint endpoint, ReplyEvent.SegmentOffered offered, LongAdder passedBytes) {
@@ -123,8 +123,8 @@ final class Segment implements AutoCloseable {
 
   /**
    * Check that only this process's user can change the files of a directory. Any user of the
-   * machine can listen on a port, and a process that writes to a mapped file may be killed when
-   * somebody else cuts the file.
+   * machine can listen on a port, and the kernel may kill a process that writes to a mapped file
+   * after another process has truncated the file.
    */
   private static void checkOwner(String directory) throws IOException {
     Object owner = Files.getAttribute(Path.of(directory), "unix:uid", LinkOption.NOFOLLOW_LINKS);

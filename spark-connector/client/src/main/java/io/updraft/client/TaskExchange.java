@@ -24,7 +24,7 @@ public final class TaskExchange implements AutoCloseable {
   /** Batches whose replies were not taken, oldest first; empty if there may be no helpers. */
   private final ArrayDeque<Unanswered> unanswered = new ArrayDeque<>();
 
-  /** Bytes of these batches, or of the replies expected from them if those are larger. */
+  /** Bytes of the unanswered batches; for each batch, of the expected reply if that is larger. */
   private long unansweredBytes;
 
   private long lastReplyBytes;
@@ -45,7 +45,7 @@ public final class TaskExchange implements AutoCloseable {
   private record Unanswered(Helper helper, long bytes) {}
 
   /**
-   * Create the exchange of a task around its main exchange, and close that with it.
+   * Create the exchange of a task. Closing it closes the main exchange, too.
    *
    * @param replay the policy with which the main exchange was opened
    */
@@ -76,7 +76,7 @@ public final class TaskExchange implements AutoCloseable {
     return ofMain;
   }
 
-  /** Return whether the main exchange has failed, and replies to earlier batches come first. */
+  /** Return whether the main exchange has failed while replies to earlier batches are due. */
   private boolean isFailing() {
     return !unanswered.isEmpty() && main.failure() != null;
   }
@@ -105,7 +105,7 @@ public final class TaskExchange implements AutoCloseable {
         batch.close();
         return;
       } else {
-        // A helper that had room may have left since.
+        // A helper may have left after hasRoom counted on its room.
         main.admit(batch, rows, groups, main.core::admitBeyondWindow);
       }
     }

@@ -98,8 +98,8 @@ private[columns] object ArrowBuffers {
   }
 }
 
-/** Arrow as DataFusion Comet has it in its jar, under other names. We pass only addresses, because
-  * Comet's Arrow classes are not ours.
+/** Arrow classes that DataFusion Comet bundles in its jar under other names. We pass only
+  * addresses, because Comet's Arrow classes are not ours.
   */
 private final class ShadedArrow(loader: ClassLoader) {
   private def named(name: String): Class[_] =

@@ -34,7 +34,7 @@ private[columns] abstract class FixedWidthBuilder(width: Int) extends ColumnBuil
       Platform.copyMemory(null, start, null, address, count.toLong * width)
       if (hasNull) arrow.foreachNull(from, count) { i =>
         validity.setNull(rows + i)
-        // Whatever is under a null is not for the function to see.
+        // Erase the value under a null, which the function must not see.
         Platform.setMemory(address + i.toLong * width, 0, width.toLong)
       }
     } else {

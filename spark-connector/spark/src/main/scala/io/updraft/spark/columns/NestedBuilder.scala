@@ -12,8 +12,8 @@ import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, Specialize
 import org.apache.spark.sql.updraft.{FieldWriter, SparkInternals}
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatchRow}
 
-/** Builder for all other types (nested, variant, null). It uses Spark's own Arrow writers, value by
-  * value.
+/** Builder for types without a builder of their own (nested, variant, null). It uses Spark's own
+  * Arrow writers, value by value.
   */
 private[columns] final class NestedBuilder(field: Field) extends ColumnBuilder {
   private[this] var vector: FieldVector = _

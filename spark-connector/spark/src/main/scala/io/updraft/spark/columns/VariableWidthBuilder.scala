@@ -35,7 +35,7 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
     }
   }
 
-  /** Return whether there are bytes under a null, which are not for the function to see. */
+  /** Return whether the data holds bytes under a null, which the function must not see. */
   private def hidesBytes(source: ArrowBuffers, from: Int, count: Int): Boolean = {
     var hidden = 0L
     source.foreachNull(from, count) { i =>
@@ -58,7 +58,7 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
         last = next
         i += 1
       }
-      // A read outside of the data would end the JVM.
+      // A read outside of the data would crash the JVM.
       if (!increases || start < 0 || last > source.dataBytes) throw new IllegalStateException(
         "the offsets of a column of strings or binaries are not in order, or not in its data"
       )

@@ -10,14 +10,16 @@ import io.updraft.client.{ClientOptions, Endpoint, Peer, TlsFiles}
 /** Settings that pools and writers share, each under a prefix of its own: how to reach the service,
   * and how long to wait for it.
   *
+  * The parameters except `peer` are parts of the settings' documentation.
+  *
   * @param noun
   *   name of the service
   * @param unit
-  *   unit of work that one exchange serves
+  *   name of the work that one exchange serves
   * @param unset
-  *   meaning of an absent endpoint
+  *   end of the text about the endpoint, such as what happens without one
   * @param unreachable
-  *   other effects of the connect timeout
+  *   further effects of the connect timeout
   * @param queued
   *   waits that the acquire timeout does not limit
   */

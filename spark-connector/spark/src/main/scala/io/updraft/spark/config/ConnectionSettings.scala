@@ -59,8 +59,8 @@ final case class ConnectionSettings(options: ClientOptions, traceEndpoint: Optio
   def whileConnecting[A](settles: A => Boolean)(tryOnce: => A): A =
     within[A](connectLimit)(settles)(tryOnce)
 
-  /** Retry like [[whileConnecting]], but within another limit. The limit may become shorter while
-    * this waits.
+  /** Retry like [[whileConnecting]], but within another limit. Each retry evaluates `limit` anew,
+    * because the limit may become shorter.
     */
   def within[A](limit: => Limit)(settles: A => Boolean)(tryOnce: => A): A = {
     val began = System.nanoTime()

@@ -92,8 +92,8 @@ object UnboundPoolFunction {
 }
 
 /** Conversion of a call's arguments to the order of the signature. If an argument is omitted and a
-  * later argument is given, the conversion fills in the default. The pool fills in the defaults at
-  * the end.
+  * later argument is given, the conversion fills in the default. The pool fills in the defaults of
+  * arguments omitted at the end.
   */
 object NamedArguments {
 

@@ -172,8 +172,8 @@ trait FlightUnaryExec extends FlightPythonExec with UnaryExecNode {
 
   override protected[plan] def taskRunner: TaskRunner
 
-  /** Return whether rows of several files may be in one request. The results then still know the
-    * file of each row.
+  /** Return whether generated code may write the requests. One request may then hold rows of
+    * several files, so the results must keep the file of each row.
     */
   protected def mayFuse: Boolean = false
 

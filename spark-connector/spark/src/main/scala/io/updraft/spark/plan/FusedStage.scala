@@ -78,7 +78,9 @@ private[plan] object FusedStage extends Logging {
     case _ => false
   }
 
-  /** Return whether an expression has code in a stage. Others need a row, which a stage lacks. */
+  /** Return whether a stage can compute an expression. Without generated code, an expression needs
+    * a row, which a stage lacks.
+    */
   private def hasCode(expression: Expression): Boolean = !expression.exists {
     case _: LeafExpression => false
     case _: CodegenFallback => true

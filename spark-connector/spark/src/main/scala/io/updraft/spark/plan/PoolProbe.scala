@@ -36,7 +36,7 @@ object PoolProbe {
   /** Cache key: the caller and the kind of functions.
     *
     * @param ships
-    *   true for functions of the session, false for functions of the pool
+    *   true if the session ships functions; false if the pool has all functions
     */
   private final case class Question(
       connection: ConnectionSettings,
@@ -112,8 +112,8 @@ object PoolProbe {
     SparkSession.getActiveSession.forall(_.sparkContext.isLocal)
 
   private def askOrRemember(settings: UdfSettings, asked: Question): PoolAnswer = {
-    /* Once a pool has accepted this session, ask it again only if the query may run without it.
-     * Otherwise, tasks would report the same problem. */
+    /* Once a pool has accepted this session, ask it again only if the query may run without it. If
+     * the query needs the pool, its tasks report any new problem. */
     val asksPool = settings.fallback == "local" || !accepting.contains(asked)
     val known = answers.get(asked)
     // The cached answer may be empty: a query that needs the pool may not have asked it.
@@ -144,8 +144,8 @@ object PoolProbe {
     }
 
   /** Try to connect, and return the problem, if any. If the query needs the pool, keep trying while
-    * the pool may still be starting. The time limit is different for a pool that has answered
-    * before, because such a pool is probably restarting.
+    * the pool may still be starting. The time limit is longer for a pool that has answered before,
+    * because such a pool is probably restarting.
     */
   private def connect(settings: UdfSettings): Option[String] = {
     val endpoint = settings.clientOptions.endpoint

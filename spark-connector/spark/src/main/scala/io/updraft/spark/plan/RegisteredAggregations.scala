@@ -13,7 +13,7 @@ import org.apache.spark.sql.updraft.{CalledFunction, SparkInternals}
 /** Rule that splits an aggregation with registered aggregates. It makes one aggregation for each
   * registered aggregate and one for all other functions, and joins them by the keys. The rule runs
   * after the rules that push filters and projections down. It runs before Spark's own rule for
-  * DISTINCT, because that rule passes nulls that aggregates must ignore.
+  * DISTINCT, because that rule adds nulls to the arguments and relies on aggregates to ignore them.
   */
 object RegisteredAggregations extends Rule[LogicalPlan] {
 

@@ -14,8 +14,9 @@ object Support {
   /** PYTHONHASHSEED of the pool's workers, PySpark's default. */
   private val PoolHashSeed = "0"
 
-  /** Return whether a node itself, not its children, runs Python. Commands and unknown nodes never
-    * run Python, even if their expressions contain functions, because they plan their own queries.
+  /** Return whether a node itself, not its children, runs Python. Commands do not, even if their
+    * expressions contain functions, because they plan their own queries. An unknown node does only
+    * if it has stateful functions and belongs to a batch query.
     */
   def holdsPython(plan: LogicalPlan): Boolean =
     PythonNode.of(

@@ -5,7 +5,7 @@ import java.util.concurrent.TimeUnit
 
 /** Limit on the rows of a request, so that a function takes about 50 ms for it. The fixed cost of a
   * request is far less than a millisecond, so larger requests of a slow function save nothing.
-  * Smaller ones can be divided between more workers, and a LIMIT or a kill wastes less.
+  * Smaller requests can be divided between more workers, and a LIMIT or a kill wastes less.
   *
   * A task that does not wait for its function has no limit.
   */

@@ -56,8 +56,8 @@ private[workers] object Handshake {
   private val Accepted = "ok"
   private val MostBytes = 4096
 
-  /** Longest handshake. Both sides are on one machine, so a slower one comes from a process that
-    * has connected and says nothing.
+  /** Limit on the time of a handshake. Both sides are on one machine, so a slower handshake means
+    * that the other process has connected and sends nothing.
     */
   private val Limit = 10.seconds
 
@@ -80,7 +80,7 @@ private[workers] object Handshake {
     if (address.startsWith("/")) SocketChannel.open(UnixDomainSocketAddress.of(address))
     else SocketChannel.open(new InetSocketAddress(loopback(process), address.toInt))
 
-  /** Connect to a service of this process that asks for a secret, if it has one. */
+  /** Connect to a service of this process, and send the service's secret if there is one. */
   def connect(process: LaunchedProcess, address: String, secret: Option[String]): SocketChannel = {
     val channel = connect(process, address)
     try secret.foreach(text => limited(channel)(_.authenticate(text)))

@@ -51,7 +51,7 @@ private[workers] final class HostServices(
           catch { case HostServices.Lost(e) => lose(number, connection, e) }
       case None if number == opened + 1 && data.hasRemaining =>
         open(number, UTF_8.decode(data).toString, answer)
-      case None if number <= opened => // The service has closed the connection, too.
+      case None if number <= opened => // This side has already closed the connection.
       case None =>
         throw new IOException(s"the worker wrote to connection $number without opening it")
     }
@@ -83,7 +83,8 @@ private[workers] final class HostServices(
       !isClosed
     }
     if (!isOpen) connection.foreach(_.close())
-    // Use another thread, because only this thread makes room for answers.
+    // Use another thread: an answer may wait for room in the exchange, and only this thread makes
+    // room.
     DaemonThread.start("updraft-worker-service")(serve(number, connection, answer)): Unit
   }
 
@@ -106,7 +107,7 @@ private[workers] final class HostServices(
     isFree
   }
 
-  /** Send what a service writes to the worker. */
+  /** Send the service's output to the worker. */
   private def forward(
       number: Int,
       from: ServiceConnection,
@@ -125,7 +126,7 @@ private[workers] final class HostServices(
       end(number, from)
   }
 
-  /** Close a connection that the service has closed. Its thread tells the worker. */
+  /** Close a connection to which no more bytes can be written. Its thread tells the worker. */
   private def lose(number: Int, connection: ServiceConnection, cause: Throwable): Unit = {
     logDebug(s"connection $number of a worker to Spark is lost: $cause")
     end(number, connection)

@@ -59,8 +59,8 @@ private[workers] final class LoopbackConnection(channel: SocketChannel) extends 
         if (!channel.isOpen) throw new EOFException("Spark has closed the connection")
       }
 
-  /** Return a stream of the connection's bytes. It ends with the connection, and after [[wake]] if
-    * `isWanted` is false then.
+  /** Return a stream of the connection's bytes. It ends when the connection ends, or at a [[wake]]
+    * while `isWanted` is false.
     */
   def stream(isWanted: => Boolean = true): InputStream = new InputStream {
     override def read(): Int = {

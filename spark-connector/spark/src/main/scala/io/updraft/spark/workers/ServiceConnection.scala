@@ -23,8 +23,8 @@ private[workers] final class ServiceConnection(
   /** Bytes that the service has written. Only the reader changes this. */
   @volatile private var readBytes = 0L
 
-  /** Bytes that the service will at least have written after it has answered all requests. Only the
-    * writer changes this.
+  /** Lower bound on the bytes that the service will have written once it has answered all requests.
+    * Only the writer changes this.
     */
   @volatile private var dueBytes = 0L
 
@@ -35,8 +35,8 @@ private[workers] final class ServiceConnection(
     connection.write(piece)
   }
 
-  /** Wait for bytes and for the answers that are missing then, and copy as many as fit. Return the
-    * number of bytes, or -1 at the end of the stream.
+  /** Wait for bytes, then for the answers that are still missing, and copy as many bytes as fit.
+    * Return the number of bytes, or -1 at the end of the stream.
     */
   def read(target: ByteBuffer): Int = {
     val count = more(target, 0)
@@ -49,7 +49,7 @@ private[workers] final class ServiceConnection(
     while (goesOn && target.hasRemaining && readBytes < dueBytes) {
       val count =
         try more(target, patienceMilliseconds)
-        // The next read raises it again.
+        // The next read raises the error again.
         catch { case _: IOException | _: ClosedSelectorException => 0 }
       goesOn = count > 0
       total += math.max(0, count)
@@ -68,16 +68,16 @@ private[workers] final class ServiceConnection(
 
 private[workers] object ServiceConnection {
 
-  /** Version in front of a request to the state server. */
+  /** Version at the start of a request to the state server. */
   private val Version = 0
 
-  /** An answer is at least its length. */
+  /** Size of the smallest answer: the field with its length. */
   private val LeastAnswerBytes = 4L
 
   private val PatienceMilliseconds = 50L
 
-  /** Return the number of requests to the state server of which a piece consists, or 0 if it is
-    * anything else.
+  /** Return the number of requests to the state server in a piece, or 0 if the piece does not
+    * consist of whole requests.
     */
   private[workers] def requestsIn(piece: ByteBuffer): Int = {
     var count = 0

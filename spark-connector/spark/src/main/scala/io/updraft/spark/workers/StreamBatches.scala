@@ -13,7 +13,7 @@ import org.apache.arrow.vector.types.pojo.{ArrowType, Field, FieldType, Schema}
 /** Batches of a worker exchange: pieces of byte streams, as proto/README.md describes them. */
 private[workers] object StreamBatches {
 
-  /** Validity and values of each column, and the offsets of the second one. */
+  /** Buffers of a batch: validity and values of each column, and offsets of the second column. */
   private val BufferCount = 7
 
   private def field(name: String, kind: ArrowType, isNullable: Boolean = false) =

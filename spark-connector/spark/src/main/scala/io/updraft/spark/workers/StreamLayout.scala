@@ -4,7 +4,7 @@ package io.updraft.spark.workers
 /** Differences between Spark versions in the stream that a task's worker reads.
   *
   * @param hasUnusedBarrierPort
-  *   true if tasks outside of barrier stages have a port and a secret, too
+  *   true if tasks outside of barrier stages have a barrier port and a secret, too
   * @param hasJsonTask
   *   true if the task is JSON; otherwise it is a sequence of numbers
   * @param isFramed

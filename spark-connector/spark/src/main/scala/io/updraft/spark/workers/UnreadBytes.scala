@@ -8,8 +8,8 @@ import scala.collection.mutable
 import org.apache.arrow.memory.ArrowBuf
 
 /** Bytes that Spark's runner has sent to a worker and that the worker has not yet reported as read.
-  * If the worker returns first, these bytes belong to the runner's next task. The worker reports
-  * only a count, so that it cannot choose the bytes of a task.
+  * If the worker returns without reading them, they belong to the runner's next task. The worker
+  * reports only a count, so that it cannot choose the bytes of a task.
   */
 private[workers] final class UnreadBytes extends AutoCloseable {
 
@@ -18,14 +18,14 @@ private[workers] final class UnreadBytes extends AutoCloseable {
   private var sentBytes = 0L
   private var readBytes = 0L
 
-  /** Count of bytes that went to the worker before it wrote its last output. */
+  /** Number of bytes that were sent before the worker's last output arrived. */
   private var sentBeforeOutput = 0L
 
   /** Record that output of the worker is about to go to Spark. */
   def markOutput(): Unit = synchronized { sentBeforeOutput = sentBytes }
 
-  /** Return whether the worker has read everything that was sent before its last output. Only later
-    * bytes can belong to the next task, which Spark begins after that output.
+  /** Return whether the worker has read everything that was sent before its last output arrived.
+    * Only later bytes can belong to the next task, which Spark begins after that output.
     */
   def isReadThroughLastOutput: Boolean = synchronized(readBytes >= sentBeforeOutput)
 

@@ -59,7 +59,7 @@ private[workers] final class WorkerExchange(
   private var pieceBytes = WorkerExchange.LeastPieceBytes
   private var replies: Thread = _
 
-  /** True if the worker has written anything to Spark. */
+  /** True once the worker has written anything to Spark. */
   @volatile var hasOutput: Boolean = false
 
   /** Carry bytes in both directions until the exchange ends. */
@@ -82,7 +82,7 @@ private[workers] final class WorkerExchange(
       true
     } catch { case _: EOFException => !isSending }
 
-  /** Cancel the exchange because Spark no longer wants it, from any thread. */
+  /** Cancel the exchange, because Spark no longer needs it. Callable from any thread. */
   def cancel(reason: String): Unit = {
     // Record the end first, so that the reply thread does not treat the cancellation as a failure.
     finish(WorkerEnd.HungUp)
@@ -125,7 +125,9 @@ private[workers] final class WorkerExchange(
     count >= 0
   }
 
-  /** Return the first `count` bytes as a piece. Copy a small one, because it is kept for long. */
+  /** Return the first `count` bytes as a piece. Copy them to a smaller buffer if they fill at most
+    * half of this one, because the piece is kept until the worker has read it.
+    */
   private def fitted(piece: ArrowBuf, count: Int): ArrowBuf = {
     piece.writerIndex(count.toLong): Unit
     if (count > piece.capacity() / 2) piece
@@ -185,8 +187,8 @@ private[workers] final class WorkerExchange(
   }
 
   /** Wait until the exchange has room for one more batch and the worker has read most of the bytes
-    * of Spark's runner. While a worker waits for a service, it has to hold the unread bytes. Return
-    * false if the exchange has ended.
+    * of Spark's runner, because a worker that waits for a service holds the unread bytes in memory.
+    * Return false if the exchange has ended.
     */
   private def waitForReader(): Boolean =
     waitWhile(unread.ahead >= WorkerExchange.MostAheadBytes || !exchange.hasRoom)

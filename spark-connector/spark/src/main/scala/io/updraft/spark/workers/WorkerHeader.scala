@@ -46,13 +46,13 @@ final case class BroadcastChanges(
   * @param pythonVersion
   *   version of the driver's Python, as "major.minor"
   * @param task
-  *   task; None for a worker that the driver uses to plan
+  *   task; None for a worker that the driver uses outside of tasks
   * @param session
   *   id of the Spark Connect session that the worker uses
   * @param services
   *   services of this process that the worker may call, with their secrets, by port or path
   * @param hasLateService
-  *   true if the port or path of a further service follows the header
+  *   true if the port or path of one more service follows the header
   * @param function
   *   part that all runs of the same function have in common: the pickled function, with its
   *   settings since Spark 4.3; empty if that comes after the header

@@ -97,9 +97,9 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
     )
     .build()
 
-  /** Return the digest that identifies the function: that of an opening without the task. If the
-    * function comes later, its stage takes its place, because all tasks of a stage run the same
-    * one.
+  /** Return the digest that identifies the function: the digest of a payload that has only the
+    * function as its opening. If the function follows the header, the stage's id stands for it,
+    * because all tasks of a stage run the same function.
     */
   private def functionDigest(header: WorkerHeader): ByteString = {
     val stage = header.task.map(_.stageId.toString).getOrElse("")
@@ -120,8 +120,8 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
           .setCpus(known.cpus)
           .putAllLocalProperties(known.properties.asJava)
           .setQueryId(known.properties.getOrElse("spark.sql.execution.id", ""))
-      // In the pool's queue, exchanges of one task may overtake others, so each gets its own task
-      // id.
+      // In the pool's queue, an exchange may overtake others if its task holds a worker. So each
+      // exchange without a task gets its own task id.
       case None => identity.setTaskAttemptId(WorkerRequests.planning.decrementAndGet())
     }
     identity.build()
@@ -182,7 +182,7 @@ private[workers] object WorkerRequests {
   /** Variables that the shell of `updraft-python` sets by itself. */
   private val ShellVariables = Set("_", "SHLVL", "PWD", "OLDPWD")
 
-  /** Time for which a worker's signature is valid. The exchange may have to wait for a place. */
+  /** Longest validity of a worker's signature. The exchange may have to wait for a worker. */
   private val SignatureMilliseconds = 600000L
 
   /** Id of the driver among the executors. */
@@ -221,7 +221,7 @@ private[workers] object WorkerRequests {
 }
 
 /** Value of a broadcast variable. Spark may delete its file while the worker still has the
-  * variable, so this keeps the file under a name of its own. An encrypted file stays encrypted.
+  * variable, so this object keeps a link to the file or a copy. An encrypted file stays encrypted.
   */
 private final class KeptBroadcast(origin: ArtifactFile) extends AutoCloseable {
   if (!SparkInternals.isInLocalDirectories(origin.file)) {

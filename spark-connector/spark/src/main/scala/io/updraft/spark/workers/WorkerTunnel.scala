@@ -79,7 +79,7 @@ private[workers] final class WorkerTunnel(
       } catch { case NonFatal(e) => return fail(e) }
       finally {
         opening = None
-        // An interrupt has cancelled the exchange. Nothing after this has to be interrupted.
+        // Clear an interrupt by `kill` that came too late. `isKilled` ends the exchange.
         Thread.interrupted(): Unit
       }
     current = Some(worker)
@@ -116,7 +116,8 @@ private[workers] final class WorkerTunnel(
     header.services ++ ConnectServer.of(process).map(_.port.toString -> None)
 
   private def open(header: WorkerHeader): Exchange = {
-    // The values travel as artifacts, but Spark kills the executor if nothing connects to this server.
+    // The values travel as artifacts, but Spark kills the executor if nothing connects to this
+    // server.
     header.broadcasts.decryption.foreach { case (address, secret) =>
       Handshake.connect(process, address, secret).close()
     }

@@ -9,14 +9,14 @@ import org.apache.spark.sql.vectorized.{ColumnarBatch, ColumnarBatchRow}
   * writers included, reads it as a row.
   *
   * @param ordinals
-  *   position of each of its columns in the batches
+  *   position of each of the row's columns in the batches
   */
 final class BatchRow(schema: StructType, ordinals: Array[Int])
     extends ProjectingInternalRow(schema, ordinals.indices) {
   private[this] var view: ColumnarBatchRow = _
   private[this] var source: ColumnarBatch = _
 
-  /** Return a batch of only this row's columns, which their owner closes. */
+  /** Return the row's batch with only the row's columns, which the batch's owner closes. */
   def batch: ColumnarBatch = source
 
   def index: Int = view.rowId

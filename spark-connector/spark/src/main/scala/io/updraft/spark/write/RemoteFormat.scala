@@ -45,7 +45,9 @@ trait RemoteFormat extends FileFormat with DataSourceRegister {
     RemoteWriterFactory.create(session, shortName(), reachable(session, job, planned))
   }
 
-  /** Return the plan, or Spark's own writer if the writer is away and the session prefers that. */
+  /** Return the plan. If the writer would not make the files now and the session allows the
+    * fallback, return a plan with Spark's own writer.
+    */
   private def reachable(session: SparkSession, job: Job, plan: WritePlan): WritePlan = plan match {
     case ByWriter(stock, settings, command) if settings.fallback == "local" =>
       val conf = job.getConfiguration
@@ -56,9 +58,9 @@ trait RemoteFormat extends FileFormat with DataSourceRegister {
     case _ => plan
   }
 
-  /** Decide whether the writer service or Spark makes the files of a write. This prepares the job
-    * as Spark's own writer does and changes nothing else, so a write may be planned before anything
-    * is deleted for it, and again afterwards.
+  /** Decide whether the writer service or Spark makes the files of a write. This method prepares
+    * the job as Spark's own writer does and changes nothing else, so a write may be planned before
+    * Spark deletes the old data, and again afterwards.
     *
     * Raise IllegalArgumentException for a wrong setting, and UnsupportedOperationException if the
     * writer cannot make the files and Spark's own writer must not.

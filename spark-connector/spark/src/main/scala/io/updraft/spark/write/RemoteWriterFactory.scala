@@ -13,7 +13,7 @@ import io.updraft.proto.v1.WriteCommand
 import io.updraft.spark.config.WriteSettings
 import io.updraft.spark.trace.QuerySpans
 
-/** Decision about the maker of a write's files. */
+/** Decision about who makes the files of a write. */
 sealed trait WritePlan
 
 /** The writer service makes the files; Spark's factory names them. */

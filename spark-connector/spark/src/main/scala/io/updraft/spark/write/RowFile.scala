@@ -23,9 +23,9 @@ import io.updraft.spark.task.TaskIdentities
 import io.updraft.spark.trace.{TaskSpan, TaskSpans}
 
 /** File that Spark writes row by row: rows become Arrow batches, batches go to the writer, and
-  * `close` returns once the writer's receipt has arrived. For rows inside a batch ([[BatchRow]]) it
-  * keeps only their range and copies that as a whole. Spark also closes files that it abandons;
-  * these are not published.
+  * `close` returns once the writer's receipt has arrived. Rows inside a batch ([[BatchRow]]) are
+  * not copied one by one: the file notes their range and copies the whole range. Spark also closes
+  * files that it abandons; these are not published.
   *
   * @param written
   *   the file in this executor's storage
@@ -78,7 +78,7 @@ final class RowFile private (
       from = row.index
     }
     until = row.index + 1
-    // The batch's producer may reuse it when the next one is requested.
+    // The producer may reuse this batch when the next one is requested.
     if (row.isLast) copyKept()
   }
 

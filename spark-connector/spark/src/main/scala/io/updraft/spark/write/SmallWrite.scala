@@ -43,8 +43,8 @@ object SmallWrite {
   }
 
   /** Return whether the query cannot return many more rows than Spark estimates. Generators and
-    * functions from rows to rows may return any number of rows, and they may also be behind an RDD
-    * or behind a cache that is not filled yet.
+    * functions that map rows to rows may return any number of rows. An RDD, or a cache that is not
+    * filled yet, may contain such functions, too.
     */
   private def isBounded(query: LogicalPlan): Boolean = !query.exists {
     case _: LogicalRDD => true

@@ -20,7 +20,7 @@ object WriterAnswer {
 
   /** Return why the writer would not make files below `directory` now; None if it would.
     *
-    * A full writer is a reason only if the session prefers another writer to waiting.
+    * A full writer is a reason only if the session allows the fallback. Otherwise the tasks wait.
     */
   def problem(
       context: SparkContext,
@@ -56,8 +56,7 @@ object WriterAnswer {
     else problem(settings, command)
   }
 
-  /** Return why the writer would not write such a file; retry for a while if the answer may change.
-    */
+  /** Return why the writer would refuse the command; retry for a while if the answer may change. */
   private def problem(settings: WriteSettings, encoded: Array[Byte]): Option[String] = {
     val options = settings.clientOptions
     val command = WriteCommand.parseFrom(encoded)

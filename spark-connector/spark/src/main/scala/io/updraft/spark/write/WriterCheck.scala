@@ -48,8 +48,8 @@ object WriterCheck {
   }
 }
 
-/** Operator for a command that replaces files. It runs the command only after the writer has agreed
-  * to write the new files.
+/** Operator for a command that replaces files. It runs the command only if the writer has agreed to
+  * write the new files or Spark's own writer may make them.
   *
   * It is a Spark command with a child so that adaptive execution begins below it. Otherwise the
   * query's stages would run before the check.
@@ -80,8 +80,8 @@ case class WriterCheckStrategy(session: SparkSession) extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case command: Command if command.getTagValue(Checked).isEmpty =>
       Replacement.of(session, command).toSeq.map { replacement =>
-        // Mark the command, because adaptive execution plans it again. The planner works on its own
-        // copy of the plan.
+        // Mark the command, because adaptive execution plans it again. The mark does not change the
+        // caller's plan: the planner works on its own copy.
         command.setTagValue(Checked, ())
         WriterCheckExec(replacement, planLater(command))
       }
@@ -95,9 +95,9 @@ object WriterCheckStrategy {
   private val Checked = TreeNodeTag[Unit]("updraft.writerCheck")
 }
 
-/** Session extension that Spark finds in every session with the connector on its class path: the
-  * data sources also work without [[io.updraft.spark.UpdraftExtensions]], and must not lose a table
-  * then either.
+/** Session extension that Spark loads in every session with the connector on its class path. The
+  * data sources also work without [[io.updraft.spark.UpdraftExtensions]], and a failed write must
+  * not lose a table there either.
   */
 class WriterCheckExtension extends SparkSessionExtensionsProvider {
 

@@ -33,8 +33,8 @@ import org.apache.spark.sql.execution.{
 import org.apache.spark.sql.updraft.SparkInternals
 
 /** Rule that puts [[WriterInputExec]] below Spark's WriteFiles, or a table's write, if a writer
-  * makes the files. It reads the batches of a columnar child if nothing needs single rows on the
-  * way to the file, as partitions, buckets and expressions do; otherwise it reads rows.
+  * makes the files. The operator reads the batches of a columnar child, unless partitions, buckets
+  * or expressions between the child and the files need single rows.
   */
 object WriterInput extends ColumnarRule {
 

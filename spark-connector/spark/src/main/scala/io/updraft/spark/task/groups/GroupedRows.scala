@@ -13,8 +13,8 @@ import org.apache.spark.{SparkContext, TaskContext}
   */
 sealed trait GroupedRows extends Serializable {
 
-  /** Return the rows, with groups in key order and each group's rows in their original order. A row
-    * is valid until the next row is requested.
+  /** Return the rows in the order that Spark's sort by the keys would produce. A row is valid until
+    * the next row is requested.
     */
   def of(rows: Iterator[InternalRow]): Iterator[InternalRow]
 }

@@ -56,7 +56,7 @@ final class RowSink(columns: Array[ColumnBuilder], files: InputFiles) {
   /** Return the file block of the batch's first row. */
   def file: AnyRef = firstFile
 
-  /** Return the file blocks of later rows of the batch, in their order. */
+  /** Return the file blocks that begin after the batch's first row, in order. */
   def laterFiles: Seq[LaterFile] = later.result()
 
   /** Start the next batch. */

@@ -12,8 +12,9 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 import io.updraft.spark.columns.RepeatedColumn
 import io.updraft.spark.task.once.{CallOnce, KnownResults, RepeatWatch, Repeats}
 
-/** Buffer for requests that sends each tuple of arguments only once in a task. A request without a
-  * new tuple has no rows. Its reply arrives after all results for its rows.
+/** Buffer for requests that sends each tuple of arguments only once in a task. If none of its
+  * tuples is new, a request is sent without rows. When its reply arrives, the results of its tuples
+  * have arrived, too.
   *
   * When the search for repeats ends, the remaining rows go to `direct`.
   */
@@ -89,7 +90,7 @@ private final class DistinctBuffer(
   /** Return how many rows all requests have had so far. */
   def rowsEver: Long = pastRows + row
 
-  /** Return how many calls these rows need. */
+  /** Return how many calls all requests have needed so far. */
   def callsEver: Long = pastCalls + calls
 
   override protected def take(tuple: UnsafeRow): Unit = {

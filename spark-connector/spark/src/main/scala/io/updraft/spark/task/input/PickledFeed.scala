@@ -70,7 +70,7 @@ final class PickledFeed(
     if (values > 0) Some(finish()) else None
   }
 
-  /** Fill a batch. A check for another list reads the rows of that list, so do not check once the
+  /** Fill a batch. `pickled.hasNext` reads the rows of the next list, so do not call it once the
     * batch is full.
     */
   private def fill(): Unit = {

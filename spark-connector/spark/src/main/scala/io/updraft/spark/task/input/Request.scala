@@ -19,7 +19,7 @@ final case class Request(
 /** Pass-through columns of one request.
   *
   * @param rows
-  *   rows of the child in the request
+  *   rows of the child in the request; for aggregates, groups that end in it
   * @param values
   *   expected rows of the reply: the same number as [[calls]], or fewer if a value holds several
   *   pickled rows
@@ -28,7 +28,7 @@ final case class Request(
   * @param inputFile
   *   file block of the first row, as InputFiles returns it
   * @param laterFiles
-  *   file blocks of later rows, in their order
+  *   file blocks that begin after the first row, in order
   * @param repeats
   *   places of the rows' results if the functions are called once for each value
   */

@@ -13,7 +13,7 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 import io.updraft.client.BatchGroups
 import io.updraft.spark.columns.{BatchCut, BatchSize, ColumnBuilder, ColumnSet, FilledColumn}
 
-/** Rows of one request after another, as a feed fills them. */
+/** Buffer that a feed fills with the rows of one request after another. */
 trait RequestBuffer extends AutoCloseable {
 
   /** Return how many rows the request has so far. */
@@ -35,7 +35,7 @@ trait RequestBuffer extends AutoCloseable {
   /** Set a limit on the rows of the next requests. */
   def setMostRows(rows: Int): Unit
 
-  /** Release what only further rows need. The input has ended. */
+  /** Release what is needed only to append rows, because the input has ended. */
   def inputEnded(): Unit = ()
 
   override def close(): Unit

@@ -6,7 +6,7 @@ import java.util.{Collections, LinkedHashMap, Map => JavaMap}
 /** Policy of an operator that calls its functions once for each value.
   *
   * @param isAuto
-  *   true if a task stops when few values repeat
+  *   true if a task stops looking for repeated values when few values repeat
   * @param operator
   *   identity of the operator
   * @param functions

@@ -8,8 +8,8 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import io.updraft.spark.columns.RepeatedColumn
 
 /** Results of the tuples of one [[org.apache.spark.sql.updraft.DistinctTuples]], in pieces: one for
-  * each request that has tuples. Used on the task's thread. The pieces are released after the table
-  * and every request whose rows use them.
+  * each request that has tuples. Used on the task's thread. The pieces are released once neither
+  * the table nor any request needs them.
   */
 final class KnownResults {
   private[this] val pieces = new ArrayBuffer[Array[ColumnVector]]

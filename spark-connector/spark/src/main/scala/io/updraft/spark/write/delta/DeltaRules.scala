@@ -13,8 +13,8 @@ object DeltaRules {
   private val ReaderVersion = 3
   private val WriterVersion = 7
 
-  /** Table features that leave the content of data files to the rows and the schema that Delta
-    * gives to a file's writer.
+  /** Table features for which a file's writer needs only the rows and the schema that Delta gives
+    * it.
     */
   private val Features = Set(
     "allowColumnDefaults",

@@ -266,8 +266,8 @@ private object ReceiptValue {
     case _ => UTF8String.fromBytes(bound.getBinary.toByteArray)
   }
 
-  /** Return whether receipts count a column's nulls. Leaves of lists and maps repeat, so they have
-    * another number of nulls than the column. Files have no statistics of INT96 columns.
+  /** Return whether receipts count a column's nulls. Leaves of lists and maps repeat, so their
+    * number of nulls differs from the column's. Files have no statistics of INT96 columns.
     */
   private def hasNullCount(dataType: DataType, options: ParquetOptions): Boolean = dataType match {
     case _: ArrayType | _: MapType | _: StructType => false
@@ -291,7 +291,7 @@ private object ReceiptValue {
     }
   }
 
-  /** Extractor for Delta's term of a null count. */
+  /** Extractor for the expression that Delta sums up to count nulls: 1 for a null, otherwise 0. */
   private object NullAsOne {
     def unapply(expression: Expression): Option[Expression] = expression match {
       case CaseWhen(Seq((IsNull(column), Literal(1, _))), Some(Literal(0, _))) => Some(column)

@@ -25,7 +25,7 @@ object IcebergRules {
       Some(table.encryption().getClass)
         .filter(_ != classOf[PlaintextEncryptionManager])
         .map(other => s"encryption by ${other.getName}"),
-    // The writer and Spark open the files through Hadoop's names of storage.
+    // The writer and Spark open the files by Hadoop's URIs, which another file IO may not use.
     table =>
       Some(table.io().getClass)
         .filter(_ != classOf[HadoopFileIO])

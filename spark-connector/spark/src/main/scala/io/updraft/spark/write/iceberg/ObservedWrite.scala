@@ -20,7 +20,7 @@ final class ObservedWrite private (target: AnyRef, write: IcebergWrite) extends 
 
   override def invoke(proxy: AnyRef, method: Method, arguments: Array[AnyRef]): AnyRef =
     method.getName match {
-      // Spark calls it before it computes rows for the write.
+      // Spark calls this method before it computes rows for the write.
       case "toBatch" =>
         write.files
         DriverMetrics.report(write.session.sparkContext, FilesByIceberg.count(write).toSeq)

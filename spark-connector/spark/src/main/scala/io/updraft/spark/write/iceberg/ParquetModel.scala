@@ -19,9 +19,9 @@ import io.updraft.spark.write.StoredSchema
 /** Iceberg's model of Parquet files with Spark's rows. In a task of [[RemoteFiles]], a writer makes
   * the data files.
   *
-  * Iceberg makes each writer of a file from the model in its registry. A replaced model is
-  * therefore the smallest change: everything above one file stays Iceberg's own code, such as
-  * partitions, fan-out, target sizes, row lineage, delete files and commits.
+  * Iceberg makes each writer of a file from the model in its registry. So it is enough to replace
+  * the model. Everything above one file stays Iceberg's own code, such as partitions, fan-out,
+  * target sizes, row lineage, delete files and commits.
   */
 final class ParquetModel(stock: FormatModel[InternalRow, StructType])
     extends FormatModel[InternalRow, StructType] {

@@ -64,7 +64,7 @@ final class RemoteAppender(
   override def length(): Long =
     if (isClosed || file == null) storedBytes else (file.rowBytes * files.storedShare).toLong
 
-  /** End the file. A file of a failed task is abandoned; it then has no rows. */
+  /** End the file. A failed task abandons its file, which then reports no rows. */
   override def close(): Unit = if (!isClosed) {
     isClosed = true
     if (file != null) {

@@ -116,8 +116,8 @@ object SessionFiles {
     SessionFiles(names.toSeq.distinct.sorted, artifacts.state.map(_.uuid))
   }
 
-  /** Return the names of all files and archives that the application has distributed, or one of its
-    * Spark Connect sessions.
+  /** Return the names of all files and archives that the application, or the given Spark Connect
+    * session, has distributed.
     */
   def names(context: SparkContext, session: Option[String]): Seq[String] = {
     val key = session.getOrElse(WithoutSession)

@@ -60,7 +60,7 @@ object SparkInternals {
     ).asJava
   )
 
-  /** Return a schema as an IPC message. Arrow 12 has no method of the schema for that. */
+  /** Return a schema as an IPC message. The schema class of Arrow 12 has no method for that. */
   def message(schema: Schema): Array[Byte] = {
     val bytes = new ByteArrayOutputStream
     MessageSerializer.serialize(new WriteChannel(Channels.newChannel(bytes)), schema): Unit

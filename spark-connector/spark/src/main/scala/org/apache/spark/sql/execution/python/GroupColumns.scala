@@ -22,8 +22,7 @@ final case class GroupColumns(
 
 object GroupColumns {
 
-  /** Return the columns. `output` has the keys first, then the values. A value may be a key again.
-    */
+  /** Return the columns. `output` has the keys first, then the values, which may include keys. */
   def of(output: Seq[Attribute], keys: Seq[Attribute]): GroupColumns = {
     val (attributes, arguments) = PandasGroupUtils.resolveArgOffsets(output, keys)
     val values = keys.length until output.length
