@@ -44,6 +44,7 @@ _CHART = {
     "runtime_directory": "its volumes",
     "front_directory": "its volumes",
     "root": "writer.roots",
+    "shared_memory": "its pods, whose /dev/shm only the pool uses",
     **OWN_VALUES,
 }
 

@@ -111,7 +111,7 @@ def test_who_may_do_all_that_the_job_needs_hears_who_it_is(ask: Ask, peer: str) 
 def test_a_scope_that_is_missing_is_named(ask: Ask, token: str, peer: str, scope: str, what: str) -> None:
     error = _error(ask(token, peer))
     assert error.check == "scope"
-    assert f"'{token}-of-a' may not {what}: that takes the scope {scope}, and it has " in error.found
+    assert f"'{token}-of-a' may not {what}: it needs the scope {scope}, but has " in error.found
     assert "identities file" in error.advice
 
 

@@ -76,7 +76,7 @@ def test_a_session_runs_functions_as_its_tenant_with_a_token_that_is_renewed(
 @pytest.mark.usefixtures("guarded")
 def test_a_session_hears_why_its_token_does_not_suffice(spark: SparkSession, issuer: Issuer) -> None:
     issuer.grant(scope="call")
-    with pytest.raises(Exception, match="that takes the scope session, and it has call"):
+    with pytest.raises(Exception, match="it needs the scope session, but has call"):
         _plus_one(spark)
     issuer.grant(scope="session", iat=1, exp=2)
     with pytest.raises(

@@ -163,7 +163,7 @@ _CASES: Mapping[str, Case] = {
     "another scope": Case(
         lambda at: at.known(tokenFile=at.directory / "call"),
         "permission",
-        ("takes the scope session, and it has call", _TOKEN_FILE),
+        ("needs the scope session, but has call", _TOKEN_FILE),
     ),
     "another tenant": Case(lambda at: at.known(tenant="b"), "permission", ("cannot act for 'b'", _TENANT)),
     "no signature": Case(lambda at: at.known(signingKeyFile=None), "unsigned", (KEY_FILE,)),

@@ -73,7 +73,7 @@ def test_a_token_alone_introduces_no_code(spark: SparkSession, release: Release,
 
 
 def test_a_key_does_not_make_up_for_a_scope(spark: SparkSession, release: Release, tenants: Tenants) -> None:
-    refusal = "that takes the scope session, and it has call"
+    refusal = "it needs the scope session, but has call"
     with _as(spark, release, tenants.confs(CALLER, signs=RED)), pytest.raises(Exception, match=refusal):
         total(tripled(spark, _TASKS))
 

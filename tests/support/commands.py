@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands with a Python function inside, and what each does on stock and on a pool."""
+"""Commands with a Python function inside, and a comparison of each command's outcome on stock and on a pool."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _each_way(frame: DataFrame, told: Callable[[object], str]) -> dict[str, Any]
 
 
 def assert_same_outcome(spark: SparkSession, pool: LocalPool, command: Command, directory: Path, table: str) -> None:
-    """Fail if a command comes out differently on stock and on `pool`, or if its functions did not run there."""
+    """Fail if a command's outcome differs between stock and `pool`, or if its functions did not run on the pool."""
     sides = {"stock": {ENABLED: "false", **stock_confs()}, "pool": {ENABLED: "true", ENDPOINT: pool.tcp_endpoint}}
     before = _exchanges(pool)
     outcomes = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test values for the constants of a service, in all processes of a service that the test starts as a program.
+"""Test values for a service's constants, in all processes of a service that the test starts as a program.
 
 A test that runs the code in its own process uses pytest's `monkeypatch` instead.
 """
@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
 
-# Python imports it before the program; `VALUES` comes from the test.
+# Python imports this module before the program. The test replaces `VALUES`.
 _HOOK = """
 import sys
 from importlib.machinery import PathFinder

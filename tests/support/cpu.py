@@ -12,7 +12,7 @@ import psutil
 def cpu_seconds(roots: Iterable[int]) -> float:
     """Return user and system time of each root, its live descendants, and every descendant that was waited for.
 
-    A root below another root counts once.
+    If one root is a descendant of another root, its time counts once.
     """
     processes = set[psutil.Process]()
     for pid in roots:
@@ -26,6 +26,6 @@ def _own_seconds(process: psutil.Process) -> float:
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
-        # The process has just ended; from now on its parent counts it.
+        # The process has just ended. Its parent's times now include it.
         return 0.0
     return float(times.user + times.system + times.children_user + times.children_system)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flight clients that behave like two SQL engines: what they send, and how they read an answer.
+"""Flight clients that behave like two SQL engines: they send the same messages and read answers in the same way.
 
 Neither engine runs here. The messages, headers, types and checks are those of RisingWave (crate `arrow-udf-runtime`)
-and Databend (its `UDFFlightClient`) as of 2026; both are written in Rust, on tonic and arrow-rs.
+and Databend (its `UDFFlightClient`) as of 2026; both engines are written in Rust, on tonic and arrow-rs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.flight import (
     ipc_parts,
 )
 
-# Limit for a whole call, longer than any engine's own; only a hang reaches it.
+# Limit for a whole call, longer than any engine's own limit. Only a hanging call exceeds it.
 _CALL_TIMEOUT_SECONDS = 60
 _DATABEND_BATCH_ROWS = 65_536
 
@@ -130,7 +130,7 @@ class RisingWave(_Engine):
         try:
             return int(next(call).body[0])
         except grpc.RpcError:
-            # The crate takes any error for a server from before versions existed.
+            # The crate treats any error as the answer of a server that is older than the versions.
             return 1
 
     def _check(self, name: str, arguments: Sequence[pa.DataType], returns: Sequence[pa.DataType]) -> None:

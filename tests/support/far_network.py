@@ -16,7 +16,7 @@ _PIECE_BYTES = 1 << 20
 class FarNetwork:
     """Proxy to an address; a context manager.
 
-    Every byte arrives `round_trip_seconds / 2` after it was sent, however many others are under way.
+    Every byte arrives `round_trip_seconds / 2` after it was sent, however many other bytes are in transit.
     """
 
     def __init__(self, address: str, round_trip_seconds: float):

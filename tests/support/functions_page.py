@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of docs/functions.md, and its module as a wheel that is unpacked into a directory."""
+"""Steps of docs/functions.md, and the page's module as a wheel that is unpacked into a directory."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Invariants of rows, files, memory and credentials, for simulated clusters and for real processes.
 
-The simulator (tests/simulation) and the soak (tests/programs/soak) tell the checker what they see; `fail` says what to
-do about a violation. The checker has no clock: callers say when something happened. Rows describe themselves: each
-carries its tenant, application, task, attempt and number, so that a row which arrives can be told from the row that was
-due.
+The simulator (tests/simulation) and the soak (tests/programs/soak) report events to the checker, and pass it `fail`,
+which handles a violation. The checker has no clock: callers pass the time of an event. Each row contains its tenant,
+application, task, attempt and number, so that the checker can compare the row that arrives with the row that was due.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 WRONG = -1
-"""Number of a row whose value is not what the function makes of it."""
+"""Number of a row whose value is not the function's result for the row."""
 
 
 class Source(NamedTuple):
-    """Task that hands over rows, in whichever attempt. It numbers its rows from 1."""
+    """Task that hands over rows, in any of its attempts. The task numbers its rows from 1."""
 
     tenant: str
     application: str
@@ -74,11 +73,11 @@ class Invariants:
     # Rows: none is lost or delivered twice, and each task has its own, in order and of one attempt.
 
     def begins(self, source: Source, rows: int, attempt: int | None = None) -> None:
-        """Expect this many rows for a task; without an attempt, that of its first row."""
+        """Expect this many rows for a task. If `attempt` is None, the attempt of the first row counts."""
         self._deliveries[source] = _Delivery(rows, attempt)
 
     def delivered(self, to: Source, rows: Rows) -> None:
-        """Check rows that a task takes."""
+        """Check rows that a task receives."""
         delivery = self._deliveries.get(to)
         if delivery is None:
             self.fail(f"{'/'.join(to)} expects nothing and was given {rows}")
@@ -94,7 +93,7 @@ class Invariants:
             delivery.due = min(following, delivery.rows) + 1
 
     def ends(self, source: Source) -> None:
-        """Check a task that has ended well."""
+        """Check a task that has ended successfully."""
         delivery = self._deliveries.pop(source)
         if delivery.due != delivery.rows + 1:
             self.fail(f"{'/'.join(source)} has ended, and row {delivery.due} of {delivery.rows} was due")
@@ -102,11 +101,11 @@ class Invariants:
     # Files: none is torn or published twice, and only a file that its task has finished is published.
 
     def finished(self, name: str, source: Source, rows: int) -> None:
-        """Record that a task has asked for its file, with this many rows, to be published."""
+        """Record that a task has asked to publish its file, which has this many rows."""
         self._finished[name] = source, rows
 
     def published(self, name: str, content: Sequence[Rows]) -> None:
-        """Check a published file: it has all rows of one attempt at its task."""
+        """Check that a published file has all rows of its task, and that they come from one attempt."""
         if name in self._published:
             self.fail(f"{name} is published twice")
         self._published.add(name)
@@ -118,7 +117,7 @@ class Invariants:
             self.fail(f"{name} is torn: it should have {rows} rows of {'/'.join(source)} and has {has}")
 
     def confirmed(self, name: str) -> None:
-        """Check a file for which its task has a receipt."""
+        """Check a file for which its task has received a receipt."""
         if name not in self._published:
             self.fail(f"{name} has a receipt and does not exist")
 
@@ -130,14 +129,14 @@ class Invariants:
             self.fail(f"{who} holds {held_bytes} bytes of a quota of {most_bytes}")
 
     def settles(self, who: str, counts: Mapping[str, float]) -> None:
-        """Check that a service for which nothing is left to do counts nothing."""
+        """Check that all counts of a service are zero once nothing is left to do for it."""
         if any(counts.values()):
             self.fail(f"{who} is idle and still counts {dict(counts)}")
 
     # Credentials and waits.
 
     def revoked(self, credential: str, at_seconds: float) -> None:
-        """Record that a credential was taken back."""
+        """Record that a credential was revoked."""
         self._revoked.setdefault(credential, at_seconds)
 
     def granted(self, credential: str) -> None:
@@ -145,7 +144,7 @@ class Invariants:
         self._revoked.pop(credential, None)
 
     def opens(self, what: str, credential: str, at_seconds: float, bound_seconds: float) -> None:
-        """Check something that a service opens for a credential, which may work for so long after it was revoked."""
+        """Check an opening with a credential: after the revocation, it may succeed for at most `bound_seconds`."""
         revoked = self._revoked.get(credential)
         if revoked is not None and at_seconds > revoked + bound_seconds:
             self.fail(f"{what} was opened for {credential}, {at_seconds - revoked:.3f} s after it was revoked")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cache of Java names that Python has looked up.
 
-py4j asks the JVM for every part of a name such as `jvm.org.apache.spark.X` each time that it is used. For every
-part but the last, the JVM searches each of Spark's 300 jars in vain. In a suite of short queries, these lookups are two
-fifths of the JVM's work. They do not affect the comparisons: the driver's Python makes them before a query runs.
+py4j asks the JVM for every part of a name such as `jvm.org.apache.spark.X` on each use of the name. For every part but
+the last, the JVM searches each of Spark's 300 jars in vain. In a suite of short queries, these lookups take two fifths
+of the JVM's time. The cache does not affect comparisons: the driver's Python looks names up before a query runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _keeping(look_up: Any) -> Any:
     def keep(self: Any, name: str) -> Any:
         found = look_up(self, name)
         if isinstance(found, JavaClass | JavaPackage):
-            # Python looks here before it calls `__getattr__`.
+            # Python searches `__dict__` before it calls `__getattr__`.
             self.__dict__[name] = found
         return found
 

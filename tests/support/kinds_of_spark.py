@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for the API that an older PySpark lacks: a test that uses one is skipped."""
+"""Stand-ins for APIs that an older PySpark lacks: a test that uses a stand-in is skipped."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ def _without_named_arguments(wrapped: Callable[..., Any]) -> Callable[..., Any]:
 
 def _to_arrow(frame: DataFrame) -> pa.Table:
     batches = frame._collect_as_arrow()
-    # Batches know more than the schema: the time zone, and which columns have no nulls.
+    # Batches carry more than the schema: the time zone, and which columns contain no nulls.
     return pa.Table.from_batches(batches, None if batches else to_arrow_schema(frame.schema))
 
 
 def _also_of_sessions(in_child_threads: Callable[..., Any]) -> Callable[..., Any]:
-    """Accept a session too, as the decorator does since 4.0."""
+    """Accept a session as an argument too, as the decorator has done since 4.0."""
 
     @functools.wraps(in_child_threads)
     def decorate(target: Any) -> Any:

@@ -2,8 +2,9 @@
 """Page of docs as its reader follows it: commands, cells of Python, edits of files, and the output of each.
 
 Blocks of `console` have commands after `$`, each with its output. Blocks of `python` are the cells of one session; a
-block of `text` after one is its output or its error. `python >> FILE` is appended to a file, and `text serve` is what
-`updraft serve` prints meanwhile. `...` stands for omitted output, on a line of its own or after a space.
+block of `text` after a cell is the cell's output or error. A block of `python >> FILE` is appended to the file, and a
+block of `text serve` is what `updraft serve` prints meanwhile. `...` stands for omitted output, on a line of its own or
+after a space.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def shows(shown: str, printed: str) -> bool:
 
 
 def _comparable(text: str) -> str:
-    """Drop what differs from run to run: the duration of tests, and spaces at the ends of lines."""
+    """Drop everything that differs from run to run: the duration of tests, and spaces at the ends of lines."""
     lines = (line.rstrip() for line in re.sub(r"\b\d+\.\d+s\b", "0.42s", text).strip("\n").splitlines())
     return "\n".join(lines)
 

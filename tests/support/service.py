@@ -57,7 +57,7 @@ class LocalService:
     def start(self) -> Self:
         """Start the service and wait until it is ready; raise RuntimeError with its log if it ends before that."""
         self._log = self.log_file.open("wb")
-        # In a session of its own: Ctrl-C in a terminal reaches only the owner, which then shuts the service down in
+        # Start it in a new session: Ctrl-C in a terminal then signals only the owner, which shuts the service down in
         # order.
         self._process = subprocess.Popen(
             self._command,
@@ -80,13 +80,13 @@ class LocalService:
         self._process.wait(timeout=_STOP_TIMEOUT_SECONDS)
         if self._log is not None:
             self._log.close()
-        # A failed start has removed the directory; SIGKILL has left it.
+        # A failed start has removed the directory. A service ended by SIGKILL has left its directory behind.
         self.directory.mkdir(exist_ok=True)
         self._ready_file.unlink(missing_ok=True)
         return self.start()
 
     def stop(self) -> int:
-        """Drain by SIGTERM, kill what is left, remove the files; return the exit status."""
+        """Drain by SIGTERM, kill the remaining processes, remove the files; return the exit status."""
         status = self.terminate()
         if self._log is not None:
             self._log.close()
@@ -154,7 +154,7 @@ class LocalService:
 
     @property
     def metrics_token(self) -> str:
-        """Token for metrics and status on this machine; empty if they need none."""
+        """Token for metrics and status on this machine; empty if no token is needed."""
         path = self._ready.get("metrics_token_file")
         return Path(path).read_text().strip() if path else ""
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Archive of Spark's classes, which the JVMs of tests map into memory instead of loading and checking each class.
 
-A JVM of a test takes half of the processor time with it. `python -m tests.support.shared_classes` makes the archive for
-the PySpark of this environment; without one, or with another Java, JVMs load their classes as ever.
+With the archive, a test's JVM takes half of the processor time. `python -m tests.support.shared_classes` makes the
+archive for the PySpark of this environment. Without an archive, or with another Java, JVMs load the classes one by one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TABLE = f"classes_{os.getpid()}"
 def main() -> None:
     """Run one query of each family, so that their classes are loaded, and let the JVM write its archive at its end."""
     CLASSES_OF_SPARK.parent.mkdir(parents=True, exist_ok=True)
-    # A JVM that reads the archive meanwhile keeps the earlier file.
+    # A JVM that meanwhile reads the archive keeps the previous file.
     written = CLASSES_OF_SPARK.with_suffix(f".{os.getpid()}")
     options = [option for option in SHORT_LIVED_JVM.split() if str(CLASSES_OF_SPARK) not in option]
     # Warnings name each class that cannot be archived, such as those of signed jars.

@@ -25,13 +25,13 @@ ENDPOINT = "spark.updraft.udf.endpoint"
 CLASSES_OF_SPARK = BUILD / f"jvm/spark-{SPARK_VERSION[0]}.{SPARK_VERSION[1]}.jsa"
 """Archive of Spark's classes, which `tests.support.shared_classes` makes."""
 _SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# Java says so if it cannot use the archive, as with another class path, and loads the classes as ever. Named without a
-# file, it would leave out its own archive, too.
+# If Java cannot use the archive (for example because the class path differs), it warns and loads the classes one by
+# one. If the option named no file, Java would not use its own archive either.
 _SHARED_CLASSES = f"-XX:SharedArchiveFile={CLASSES_OF_SPARK} -Xlog:cds=off -Xlog:cds+dynamic=off"
 SHORT_LIVED_JVM = f"{_SMALL_JVM} -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=200m" + (
     f" {_SHARED_CLASSES}" if CLASSES_OF_SPARK.exists() else ""
 )
-"""Options for a JVM that ends before its second compiler pays off."""
+"""Options for a JVM that ends before the second compiler would save time."""
 
 _COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 _SMALL = {
@@ -50,7 +50,8 @@ _STOCK_OPERATOR = re.compile(
 _FLIGHT_OPERATOR = re.compile(r"\bFlight[A-Z]\w+\b")
 
 
-# Functions of these modules are pickled whole, like those of a user's script, because a pool has no copy of the tests.
+# Pickle functions of these modules by value, like functions of a user's script, because a pool has no copy of the
+# tests.
 cloudpickle.register_pickle_by_value(tests)
 
 
@@ -62,7 +63,7 @@ def local_spark(
     Spark starts `python` for its workers.
     """
     os.environ["PYSPARK_PYTHON"] = str(python)
-    # The JVM starts some of the driver's workers with this one.
+    # The JVM starts some of the driver's workers with this Python.
     os.environ["PYSPARK_DRIVER_PYTHON"] = str(python)
     settings = dict(_SMALL)
     if connector:
@@ -77,13 +78,13 @@ def local_spark(
 def use_short_lived_jvms() -> None:
     """Use SHORT_LIVED_JVM for each Spark that this process and its children start from now on.
 
-    Few queries of a test run twice, so a second compiler or a collector's threads would only take cores from the first.
-    The first compiler alone has 48 MB for its code. The code that Spark generates for each query fills them, and
-    evicted code is compiled again. Metaspace that starts at 21 MB triggers a collection of the whole heap whenever it
-    grows.
+    Few queries of a test run twice, so a second compiler or a collector's threads would only take cores from the first
+    compiler. The first compiler alone has 48 MB for its code. The code that Spark generates for each query fills this
+    space, and evicted code is compiled again. If Metaspace starts at 21 MB, each growth triggers a collection of the
+    whole heap.
     """
     os.environ["SPARK_SUBMIT_OPTS"] = SHORT_LIVED_JVM
-    # The JVM that puts together the command of Spark's.
+    # Options of the JVM that builds the command line of Spark's JVM.
     os.environ["SPARK_LAUNCHER_OPTS"] = _SMALL_JVM
 
 
@@ -91,7 +92,7 @@ def stock_confs() -> dict[str, str]:
     """Return the runtime confs that make stock usable as an oracle.
 
     Stock 4.2 hangs forever on an Arrow-optimized `udf` over a columnar child: its runner sends the schema before the
-    UDFs, and the worker does not expect it. Without columnar input it takes the path that works.
+    UDFs, and the worker does not expect the schema. Without columnar input, Spark takes a path that works.
     """
     return {_COLUMNAR_INPUT: "false"} if SPARK_VERSION < (4, 3) else {}
 
@@ -118,17 +119,17 @@ def another_session(spark: SparkSession) -> Iterator[SparkSession]:
     try:
         yield spark.newSession()
     finally:
-        # Spark plans UDFs by the confs of the active session, which is the last one that created a frame of values.
+        # Spark plans UDFs with the confs of the active session: the session that last created a frame of values.
         spark.createDataFrame([(0,)], "x int")
 
 
 def wait_for_listeners(spark: SparkSession) -> None:
-    """Wait until the status stores know all jobs and queries so far, which they learn of with a delay."""
+    """Wait until the status stores contain all jobs and queries so far. Spark updates them with a delay."""
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(int(HANG_SECONDS * 1000))
 
 
 def cancel_jobs(spark: SparkSession, timeout_seconds: float = HANG_SECONDS) -> None:
-    """Cancel every job of the application and wait until no task runs; raise TimeoutError if one still does."""
+    """Cancel every job of the application and wait until no task runs; raise TimeoutError if a task still runs."""
     spark.sparkContext.cancelAllJobs()
     tracker = spark.sparkContext._jsc.sc().statusTracker()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounded waits for other processes; exceeding the bound is an error that names what was missing."""
+"""Bounded waits for other processes. If a wait exceeds its bound, the error names the event that did not happen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.01
-# Only a hang takes this long, even on a busy machine: tests fail by what happens, not by how long it takes.
+# Only a hang takes this long, even on a busy machine: tests check what happens, not how long it takes.
 HANG_SECONDS = 60.0
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Page as a reader without JavaScript gets it: its text, its table rows, and the URLs it refers to."""
+"""Page as a browser without JavaScript shows it: its text, its table rows, and the URLs it refers to."""
 
 from __future__ import annotations
 

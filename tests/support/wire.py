@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls between a connector and a service: recorded in passing, altered, or answered from a recording.
+"""Calls between a connector and a service: recorded by a proxy, altered, or answered from a recording.
 
-To gRPC, a call of any Flight method is a stream of messages in each direction, so one handler serves them all.
+For gRPC, a call of any Flight method is a stream of messages in each direction, so one handler serves all methods.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Replaying:
                 if sender == CLIENT:
                     asked += 1
                     continue
-                # A client may send more before it is admitted, or wait; the record fits both.
+                # Before its admission, a client may send more messages or wait. The recording fits both.
                 is_answer = not is_exchange or self._answers(message)
                 needed = asked if is_answer else 1
                 with changed:

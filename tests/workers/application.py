@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Application that runs scenarios one after the other, and writes a line of JSON for each outcome.
 
-It ends after a scenario that hangs and that cancelling does not end, because its tasks hold the executor's slots.
+If a scenario hangs and cancelling its jobs does not end it, the application ends, because the scenario's tasks hold the
+executor's slots.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _CANCEL_SECONDS = 20
 
 
 class HangingError(Exception):
-    """Raised if a scenario goes on although its jobs were cancelled."""
+    """Raised if a scenario still runs after its jobs were cancelled."""
 
 
 def run(scenario: Scenario, spark: SparkSession) -> dict[str, Any]:

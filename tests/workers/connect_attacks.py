@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile foreachBatch functions on a pool: they reach no other session, and harm only their own query.
+"""Hostile foreachBatch functions on a pool: they cannot use another session, and harm only their own query.
 
 Each attack is a function of the client and a directory, like the scenarios of `connect_application`. The functions are
 shipped to the pool, so they import what they need.
@@ -88,7 +88,7 @@ def _speaks(client: Client, directory: Path, act: Callable[[Any], None]) -> str:
         (shared,) = (each for each in gc.get_objects() if type(each).__name__ == "SharedConnections")
         with shared._changed:
             act(shared)
-        # The exchange ends meanwhile.
+        # Meanwhile, the exchange ends.
         time.sleep(20)
 
     return _run(client, directory, run)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streaming query listener that a worker of the Connect server runs.
 
-Clients before Spark 4.0 send their listeners to the server. Those since 4.0 run them in their own process, but their
-servers still take the command.
+Clients before Spark 4.0 send their listeners to the server. Clients since 4.0 run listeners in their own process, but
+their servers still accept the command.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LISTENED = {
         ["terminated", "", "None", _ZONE],
     ],
 }
-"""Outcome of `listener`. The listener fails at the progress of the batch between."""
+"""Outcome of `listener`. The listener fails at the progress event of the middle batch."""
 _EVENTS = "event string, query string, detail string, zone string"
 
 
@@ -44,7 +44,7 @@ class _Writer(StreamingQueryListener):  # type: ignore[misc]  # PySpark is untyp
         self._place = place
 
     def _write(self, event: str, query: str, detail: str) -> None:
-        # This setting tells the session of the client from any other.
+        # This setting distinguishes the client's session from all other sessions.
         zone = self.spark.conf.get("spark.sql.session.timeZone")
         rows = self.spark.createDataFrame([(event, query, detail, zone)], _EVENTS)
         rows.write.mode("append").json(self._place)

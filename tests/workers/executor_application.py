@@ -45,7 +45,7 @@ def main(endpoint: str, directory: Path) -> dict[str, Any]:
     spark = local_spark("executor", connector=True, conf=confs | {ENDPOINT: endpoint}, python=launcher.path)
     context = spark.sparkContext
     value = context.broadcast("value")
-    # One worker runs both jobs. It keeps the value, whose file Spark deletes in between.
+    # One worker runs both jobs. The worker keeps the value, although Spark deletes the value's file between the jobs.
     one = context.parallelize(range(2), 1).map(lambda _: value.value)
     found: dict[str, Any] = {"python": starts_python(context), "broadcast": one.collect()}
     value.unpersist(blocking=True)
@@ -57,7 +57,7 @@ def main(endpoint: str, directory: Path) -> dict[str, Any]:
 
     def count() -> None:
         try:
-            # More input than the pool takes ahead, so that the executor waits for room.
+            # Send more input than the pool reads ahead, so that the executor has to wait for room.
             context.parallelize([bytes(1000)] * 50_000, 2).map(asleep).count()
         except Exception as error:
             found["cancelled"] = "cancelled" in str(error)
@@ -66,11 +66,11 @@ def main(endpoint: str, directory: Path) -> dict[str, Any]:
     job.start()
     while not context.statusTracker().getActiveJobsIds():
         time.sleep(0.1)
-    # By now, the pool has taken as much input as it takes ahead of the function.
+    # By now, the pool has read as much input ahead of the function as it ever does.
     time.sleep(3)
     context.cancelAllJobs()
     job.join(_SLEEP_SECONDS / 2)
-    # The pool has two workers, so this waits for those of the cancelled tasks.
+    # The pool has two workers, so this job waits until the workers of the cancelled tasks are free.
     began = time.monotonic()
     found["sum"] = numbers.map(lambda number: number + 1).sum()
     found["workers are free"] = time.monotonic() - began < _SLEEP_SECONDS / 2

@@ -27,7 +27,7 @@ _ON_EXECUTORS = {
     "spark.master": "local-cluster[1,2,1024]",
     "spark.executor.memory": "1g",
     "spark.executor.extraJavaOptions": SHORT_LIVED_JVM,
-    # A barrier stage waits for an executor that is being replaced.
+    # A barrier stage has to wait while a killed executor is being replaced.
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "60",
 }
 

@@ -241,7 +241,7 @@ def _table_function(spark: SparkSession, passes: Pass) -> Any:
 KINDS: Mapping[str, Kind] = {
     "rdd": Kind(_rdd, {"map": _ELEMENTS // 2, "reduce": _STEPS}, {}),
     "barrier": Kind(_barrier, _BARRIER, {}),
-    # Spark does not run a barrier stage again that is the last one of its job.
+    # If the last stage of a job is a barrier stage, Spark does not run it again.
     "last barrier": Kind(_last_barrier, _BARRIER, {}, recovers=False),
     "data source": Kind(_data_source, {"read": _STEPS, "write": _STEPS}, {"partitions": 1, "commit": 1}),
     "pandas with state": Kind(_pandas_with_state, {"function": _VISITS}, {}),

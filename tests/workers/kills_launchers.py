@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import psutil
 
 # Spark sets this variable for each Python that it starts.
-_OF_PYTHON = "SPARK_PYTHON_RUNTIME"
+_OF_PYTHON = "PYTHONUNBUFFERED"
 
 
 def launchers(java: psutil.Process) -> list[psutil.Process]:
@@ -46,7 +46,7 @@ class Launched:
         return Launched(max(self.launchers, other.launchers), max(self.workers, other.workers))
 
     def excess(self, before: Launched, spare_workers: int) -> list[str]:
-        """Return what there is more than before. There may be a few more idle workers."""
+        """Return which counts exceed those of `before`. A few more idle workers are allowed."""
         found = []
         if self.launchers > before.launchers:
             found.append(f"{self.launchers} launchers, not {before.launchers}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool whose processes a test kills, and what it must not keep afterwards."""
+"""Pool whose processes a test kills, and a check of what the pool still holds afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class KilledPool:
     """Context manager around a pool whose exchanges pass large batches through segments."""
 
     def __init__(self) -> None:
-        # Unlike pytest's, short enough for the path of a Unix socket.
+        # pytest's directories are too long for the path of a Unix socket.
         self._runtime = Path(tempfile.mkdtemp(prefix="updraft-kills-"))
         arguments = ["--fresh-workers", "0", "--runtime-directory", str(self._runtime / "pool")]
         self.pool = LocalPool(workers=WORKERS, notes=NOTES, arguments=arguments)
@@ -42,9 +42,9 @@ class KilledPool:
         shutil.rmtree(self._runtime, ignore_errors=True)
 
     def remember(self) -> None:
-        """Wait until the pool is at rest, and remember the most that it has held at rest.
+        """Wait until the pool is at rest, and record the most that it has held at rest.
 
-        A zygote holds fewer descriptors for workers that another one has forked.
+        A zygote holds fewer descriptors for a worker if another zygote has forked this worker.
         """
 
         def at_rest() -> Held | None:
@@ -59,7 +59,7 @@ class KilledPool:
         self._before = held
 
     def excess(self) -> list[str]:
-        """Return what the pool holds beyond what it held before; an error in words if it is not whole."""
+        """Return what the pool holds beyond what it held before, or an error in words if the pool is not whole."""
         assert self._before is not None
         if not is_whole(self.pool, WORKERS):
             return ["the pool is not whole"]

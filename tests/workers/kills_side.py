@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running application whose jobs come to a point at which a test kills processes."""
+"""Running application whose jobs wait at a point where a test kills processes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Point:
 
 
 def task_point(kind: str, victim: str) -> Point:
-    """Return a point in a task, chosen by chance. The pair is the seed."""
+    """Return a random point in a task; the kind and the victim are the seed."""
     chance = random.Random(f"{kind}, {victim}")
     place, steps = chance.choice([*KINDS[kind].tasks.items()])
     return Point(kind, place, chance.randrange(steps), is_planning=False)
@@ -81,7 +81,7 @@ class Application:
         return running.result(_LONGEST_SECONDS)["answer"]
 
     def outcome(self, point: Point, victims: Callable[[int], Sequence[psutil.Process]]) -> Outcome:
-        """Run a job, kill processes once the job has come to the point, and return its outcome.
+        """Run a job, kill processes once the job has reached the point, and return the job's outcome.
 
         `victims` returns the processes, given the process id of the Python worker that waits at the point.
         """
@@ -90,7 +90,8 @@ class Application:
         assert stop.is_reached, running.result()
         killed = victims(stop.pid)
         for process in killed:
-            # If a launcher is killed, the process that waits for Spark's kills goes on until Spark ends the daemon.
+            # If a launcher is killed, its child, which waits for Spark to kill workers, lives on until Spark ends the
+            # daemon.
             self._orphans += process.children(recursive=True)
             process.kill()
         until("they have ended", lambda: all(map(has_ended, killed)))
@@ -98,7 +99,7 @@ class Application:
         return running.result(_LONGEST_SECONDS)
 
     def outcome_of_deaths(self, point: Point) -> Outcome:
-        """Run a job, each worker of which dies when it comes to the point, and return its outcome."""
+        """Run a job whose every worker dies when it reaches the point; return the job's outcome."""
         running, _ = self._started(point, is_deadly=True)
         return running.result(_LONGEST_SECONDS)
 
@@ -111,7 +112,7 @@ class Application:
         return until("there is an executor", lambda: next(iter(self._executors()), None))
 
     def end(self) -> None:
-        """End the application; all its processes have to end, and those of the processes that were killed."""
+        """End the application. All its processes must end, and so must all children of the killed processes."""
         family = [*psutil.Process(self._process.pid).children(recursive=True), *self._orphans]
         self._process.communicate(timeout=_LONGEST_SECONDS)
         assert self._process.returncode == 0, self._end_of_log()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _POLL_SECONDS = 0.02
-# A test that fails leaves the function waiting.
+# If a test fails, the function waits no longer than this.
 _LONGEST_SECONDS = 120.0
 
 Pass = Callable[[str, int], None]
@@ -67,7 +67,7 @@ class Stop:
 
 def _wait_once(directory: Path) -> None:
     try:
-        # Several tasks may come here at the same time, and the next attempt of a killed one comes here again.
+        # Several tasks may reach this place at the same time, and the next attempt of a killed task reaches it again.
         os.close(os.open(directory / "first", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return

@@ -17,7 +17,7 @@ _POLL_SECONDS = 0.05
 class PythonWatch:
     """Thread that samples the processes below a driver several times a second.
 
-    A process that ends between two looks is not seen. Spark's daemon, from which it forks workers, stays for minutes.
+    The thread misses a process that ends between two samples. Spark's daemon, which forks workers, lives for minutes.
     """
 
     def __init__(self, driver_pid: int) -> None:

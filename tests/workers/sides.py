@@ -119,7 +119,7 @@ class Side:
 
 
 def log_of_the_application() -> str:
-    """Return what the application that a side runs in this process has logged, with its JVM."""
+    """Return the log of the application and JVM that a side runs in this process."""
     return Path(os.environ["TMPDIR"], _LOG).read_text(errors="replace")
 
 

@@ -44,7 +44,7 @@ class Stock:
         return self._without_worker[point]
 
     def without_launched(self, point: Point) -> Outcome:
-        """Return the outcome of a job if the process is killed that Spark has started: a daemon or the worker."""
+        """Return the outcome of a job if the process that Spark has started is killed: a daemon or the worker."""
         return self._outcome(point, _launched_for)
 
     def _outcome(self, point: Point, victims: Callable[[psutil.Process], Sequence[psutil.Process]]) -> Outcome:
@@ -56,7 +56,7 @@ class Stock:
 
 
 class Updraft:
-    """Application on a pool. Processes of both are killed, and neither may keep anything for a killed one."""
+    """Application on a pool. The test kills processes of both, and neither may keep resources for a killed process."""
 
     def __init__(self, application: Application, pool: KilledPool) -> None:
         self._application, self._pool = application, pool
@@ -64,10 +64,10 @@ class Updraft:
         self._listeners = 0
 
     def remember(self, kind: str) -> None:
-        """Run a job undisturbed, and remember the most that is left at rest: idle workers and their launchers."""
+        """Run a job undisturbed, and record the most idle workers and launchers that remain at rest."""
         self._application.answer(kind)
         self._pool.remember()
-        # A daemon whose launcher was killed goes on without it.
+        # If a daemon's launcher is killed, the daemon lives on without it.
         self._before = [now.most(before) for now, before in zip(self._launched(), self._before, strict=True)]
         self._listeners = max(self._listeners, listeners(self._application.executor()))
 
@@ -109,7 +109,7 @@ class Updraft:
         if victim == "executor":
             return [java]
         if victim == "launcher":
-            # One of them serves the worker at the point.
+            # One of these launchers serves the worker at the point.
             return launchers(java)
         return [until(f"there is a {victim}", lambda: VICTIMS[victim](self._pool.pool))]
 
@@ -137,7 +137,7 @@ def _launched_for(worker: psutil.Process) -> Sequence[psutil.Process]:
     assert parent is not None
     if parent.name() == "java":
         return [worker]
-    # Spark reuses a worker whose daemon another test has killed, and which therefore has another parent now.
+    # If another test has killed a worker's daemon, Spark reuses the worker, whose parent is now another process.
     return [parent] if any("daemon" in argument for argument in parent.cmdline()) else []
 
 
@@ -155,7 +155,7 @@ def test_a_job_fares_with_the_processes_of_a_task_as_on_stock(
 ) -> None:
     point = task_point(kind, victim)
     if victim == "launcher":
-        # A launcher is to Spark what a daemon is on stock. The workers of a daemon outlive it.
+        # Spark treats a launcher like a daemon on stock. When a daemon is killed, its workers live on.
         expected = stock.without_launched(point)
         assert "answer" in expected
     else:
@@ -163,7 +163,8 @@ def test_a_job_fares_with_the_processes_of_a_task_as_on_stock(
         assert ("answer" in expected) == KINDS[kind].recovers
     allowed = [_kind(expected)]
     if victim == "front" and KINDS[kind].lasting:
-        # The front takes the worker of the driver along. Spark does not start that again, but may not need it any more.
+        # If the front dies, the driver's worker dies too. Spark does not start this worker again, but may no longer
+        # need it.
         allowed.append(_kind(stock.without_worker(Point(kind, KINDS[kind].lasting, 0, is_planning=True))))
     assert _kind(updraft.outcome(victim, point)) in allowed
     updraft.keeps_nothing()
@@ -186,7 +187,8 @@ def test_a_query_fares_with_a_worker_of_the_driver_as_on_stock(
 @pytest.mark.timeout(_LONGEST_SECONDS)
 @pytest.mark.parametrize("point", _PLANNING, ids=lambda point: point.place)
 def test_a_query_fails_with_the_front_of_a_worker_of_the_driver(updraft: Updraft, point: Point) -> None:
-    # Before the worker's first output, Spark gets the reason as a Python exception, which a crash would hide.
+    # Before the worker's first output, the pool reports the reason to Spark as a Python exception. A crash would hide
+    # it.
     assert "error" in updraft.outcome("front", point)
     updraft.keeps_nothing()
 

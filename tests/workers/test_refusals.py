@@ -27,7 +27,7 @@ _FAILED = "The worker on the pool failed: "
 
 
 class Application:
-    """Running application without a pool of its own."""
+    """Running application that has no pool of its own."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -68,7 +68,7 @@ class Application:
         """Run a job that must fail, and return its error."""
         found = self.run(endpoint, **differences)
         assert "value" not in found, found
-        # The task is tried again, as on stock.
+        # Spark tries the task again, as on stock.
         assert found["failures"] == 2, found
         return str(found["error"])
 
@@ -129,7 +129,7 @@ def test_a_job_is_told_why_the_pool_refuses_it(application: Application) -> None
 
 def test_another_hash_seed_is_refused(application: Application, nowhere: str) -> None:
     error = application.error(nowhere, environment={"PYTHONHASHSEED": "7"})
-    assert f"{_FAILED}the session sets PYTHONHASHSEED to 7, but the workers of a pool hash with 0" in error
+    assert f"{_FAILED}the session sets PYTHONHASHSEED to 7, but workers of a pool run with PYTHONHASHSEED=0" in error
 
 
 def test_another_worker_module_is_refused(application: Application, nowhere: str) -> None:

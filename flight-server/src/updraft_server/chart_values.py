@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of the Helm chart that set a pool up, below `pools.NAME`: `make docs` writes the chart's list from here."""
+"""Values of the Helm chart that configure a pool, below `pools.NAME`. `make docs` writes the chart's list from here."""
 
 from updraft.service.setting_names import camel_case
 
-# Limits of workers are listed here, although the front enforces most of them: a worker could lift its own limits.
+# This list includes limits of workers, although the front enforces most of them: a worker could lift its own limits.
 WORKERS_SETTINGS = (
     "fresh_workers",
     "idle_worker_seconds",

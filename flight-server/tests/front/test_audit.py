@@ -225,7 +225,7 @@ async def test_who_may_not_drain_is_recorded_and_who_only_asks_is_not(
 @pytest.mark.parametrize(
     ("token", "outcome", "says"),
     [
-        ("caller", "PermissionDeniedError", "that takes the scope session, and it has call"),
+        ("caller", "PermissionDeniedError", "it needs the scope session, but has call"),
         ("token", "FunctionRefusedError", "this pool does not know the key that signed the function"),
     ],
     ids=["without the scope", "with an unknown key"],

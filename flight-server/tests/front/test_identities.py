@@ -90,7 +90,7 @@ async def test_an_exchange_takes_its_scope(running_front: Running, identities: P
     else:
         assert (code, kind) == (grpc.StatusCode.PERMISSION_DENIED, ErrorKind.ERROR_KIND_PERMISSION_DENIED)
         assert f"the identity '{scope}-of-a' may not" in says
-        assert f"that takes the scope {wanted}, and it has {scope}" in says
+        assert f"it needs the scope {wanted}, but has {scope}" in says
     assert len(pool.leases) == (wanted == scope)
 
 
@@ -179,7 +179,7 @@ async def test_only_who_ships_functions_has_a_signature_checked(
     signers = write_signers(tmp_path / "signers", [driver])
     async with running_front(FakePool(), identities_file=identities, session_functions="signed", **signers) as front:
         answer = await in_a_thread(ask, f"grpc://{front.address}")
-    refusal = f"that takes the scope session, and it has {scope}"
+    refusal = f"it needs the scope session, but has {scope}"
     assert ('{"signer": "a-driver"}' if scope == "session" else refusal) in answer
 
 

@@ -18,16 +18,16 @@ from updraft_writer.request import SERVICE, WriteRequest
 from updraft_writer.row_groups import check_unbacked, reserved_bytes
 from updraft_writer.shared_values import refuse_shared_views
 
-# Largest batch that the event loop decodes itself: handing it to a thread would take longer than decoding it. Larger
-# batches go to a thread, because all other exchanges would wait while the event loop copies and checks them. A header
-# has about 50 bytes for each column.
+# Largest batch that the event loop decodes. For such a small batch, the switch to a thread would take longer than the
+# decoding. A larger batch goes to a thread, because all other exchanges would wait while the event loop copied and
+# checked the batch. A header has about 50 bytes for each column.
 _MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 32 << 10, 1 << 20
-# Limit on a batch's header, which credit does not cover. The header of the widest schema takes less than 3 MiB.
+# Limit on a batch's header, whose bytes no credit covers. The header of the widest schema takes less than 3 MiB.
 _MAX_HEADER_BYTES = 4 << 20
 
 
 class Batches:
-    """Batches of one exchange, one at a time."""
+    """Batches of one exchange, decoded one at a time."""
 
     def __init__(self, request: WriteRequest, *, max_message_bytes: int, allowance_bytes: int) -> None:
         """Expect batches of a request.
@@ -35,24 +35,24 @@ class Batches:
         Args:
             request: The checked request.
             max_message_bytes: Largest size of one message.
-            allowance_bytes: Bytes that each credit adds for values without bytes.
+            allowance_bytes: Additional bytes that each credit covers for values without bytes.
         """
         self._request = request
         self._max_message_bytes = max_message_bytes
         self._allowance_bytes = allowance_bytes
         # The batch that is arriving in parts, if there is one.
         self._parts: BatchParts | None = None
-        # The last message, if its body is in memory shared with a receiver; otherwise None.
+        # The last message if a receiver put its body into shared memory; otherwise None.
         self._placed: PlacedMessage | None = None
 
     @property
     def is_in_parts(self) -> bool:
-        """Whether some parts of a batch have arrived, but not the last one."""
+        """Whether the first parts of a batch have arrived, but not yet the last part."""
         return self._parts is not None
 
     @property
     def come_bytes(self) -> int:
-        """Bytes received so far of a batch that comes in parts."""
+        """Bytes received so far of the batch that is arriving in parts."""
         return 0 if self._parts is None else self._parts.come_bytes
 
     def split(self, message: bytes) -> FlightFields:
@@ -65,13 +65,13 @@ class Batches:
         return split_flight_data(message)._replace(data_body=message.body)
 
     def raw_bytes(self, fields: FlightFields) -> int:
-        """Return the bytes of a batch's body, given its last or only message."""
+        """Return the size of a batch's body, given the batch's last or only message."""
         return len(fields.data_body) if self._parts is None else self._parts.body_bytes
 
     async def take_part(self, sequence: int, part: BatchPart, fields: FlightFields, *, credit_bytes: int) -> None:
-        """Take a part of a batch that is not the last one; raises ProtocolError and LimitError.
+        """Store a part of a batch, but not the last part; raises ProtocolError and LimitError.
 
-        `credit_bytes` are the bytes reserved for the batch, 0 without credit.
+        `credit_bytes` is the number of bytes reserved for the batch, or 0 if the batch has no credit.
         """
         self._placed = None
         if fields.data_header:
@@ -81,11 +81,12 @@ class Batches:
             # The credit already limits the size of the batch, because no credit covers more than the writer accepts.
             self._parts = BatchParts(sequence, part, limit_bytes=part.body_bytes, setting="")
         take = partial(self._parts.add, part, fields.data_body)
-        # A large part goes to a thread: the first copy into new memory takes a few milliseconds for each 16 MiB.
+        # Copy a large part on a thread, because the first copy into new memory takes a few milliseconds for each 16
+        # MiB.
         await on_thread(take) if len(fields.data_body) > _MOST_BODY_BYTES_ON_LOOP else take()
 
     async def decoded(self, sequence: int, fields: FlightFields, *, credit_bytes: int) -> tuple[pa.RecordBatch, Claims]:
-        """Decode a batch, given its last or only message; raises ProtocolError and LimitError."""
+        """Decode a batch, given the batch's last or only message; raises ProtocolError and LimitError."""
         header_bytes, body_bytes = len(fields.data_header), self.raw_bytes(fields)
         if header_bytes > _MAX_HEADER_BYTES:
             raise LimitError(
@@ -94,11 +95,12 @@ class Batches:
         self._check_covered(sequence, body_bytes, credit_bytes)
         if header_bytes <= _MOST_HEADER_BYTES_ON_LOOP and body_bytes <= _MOST_BODY_BYTES_ON_LOOP:
             return self._decode(sequence, fields)
-        # `on_thread` waits for the thread even if cancelled, because the thread uses the reserved memory.
+        # If the caller is cancelled, `on_thread` still waits for the thread, because the thread uses the reserved
+        # memory.
         return await on_thread(partial(self._decode, sequence, fields))
 
     def drop(self) -> None:
-        """Free a batch that has not been decoded."""
+        """Free the batch that has not been decoded."""
         self._parts = self._placed = None
 
     def _check_covered(self, sequence: int, body_bytes: int, credit_bytes: int) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exchange that writes one file: it reserves bytes when the client asks, and adds batches with credit to the file.
 
-`exchanges` opens the exchange and tells the client how the exchange ended. This module releases the reservations of
-unused credit, however the exchange ends. The file releases the reservations of the batches that it has taken.
+`exchanges` opens the exchange and reports its outcome to the client. This module releases the reservations of unused
+credit, however the exchange ends. Once the file has taken a batch, the file releases the batch's reservation.
 """
 
 import asyncio
@@ -32,21 +32,22 @@ from updraft_writer.row_groups import batch_limit, reserved_bytes, unbacked_allo
 from updraft_writer.settings import ServeSettings
 
 _MAX_UNANSWERED_ASKS = 16
-# Most batches for which a client may have unused credit. Clients send a batch as soon as it has credit. Without this
-# limit, credit for empty batches would take memory that the quota does not count.
+# Most batches for which a client may have unused credit. Clients send a batch as soon as they have credit for it.
+# Without this limit, credit for empty batches would take memory that the quota does not include.
 _MAX_UNUSED_CREDIT = 64
-# Shortest wait for the quota that gets a span. Every batch asks for the quota, but most batches hardly wait.
+# Shortest wait for the quota that gets a trace span. Every batch asks for the quota, but most batches hardly wait.
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
 # Longest time from credit for a batch until the batch arrives. Keepalives do not extend this time, because other files
-# wait for the memory that is reserved for the batch. A client asks for credit once it has a batch, and can send it
-# within a minute.
+# wait for the memory that is reserved for the batch. A client asks for credit when it already has the batch, so it can
+# send the batch within a minute.
 STALL_TIMEOUT_SECONDS = 60.0
-# A batch that comes in parts has to grow by at least this many bytes in that time. Otherwise a batch that arrives byte
-# by byte would hold its quota for ever.
+# If a batch comes in parts, at least this many bytes have to arrive in each STALL_TIMEOUT_SECONDS. Otherwise a batch
+# that arrives byte by byte would hold its quota for ever.
 _LEAST_BYTES_IN_TIME = PART_BYTES
-# Longest time for which credit may stay unused if another tenant waits for the quota. A client asks for credit once it
-# has the batch, so it needs this time to send the batch, not to compute it. In this time the client has to use all of
-# its credit, or at least _LEAST_BYTES_IN_TIME. Otherwise a client could keep a lot of credit by using a little.
+# Longest time for which credit may stay unused if another tenant waits for the quota. A client asks for credit when it
+# already has the batch, so it needs this time to send the batch, not to compute it. Within this time, the client has to
+# use all of its credit, or at least _LEAST_BYTES_IN_TIME. Otherwise a client could keep a lot of credit by using a
+# little.
 _UNUSED_CREDIT_SECONDS = 10.0
 # Longest idle time of a file if another tenant waits for its place. The limit is high because Spark tasks may compute
 # for minutes between two batches.
@@ -57,7 +58,7 @@ class WriteCall(Call, Protocol):
     """The client's side of an exchange that writes a file."""
 
     def expect_bodies(self, sizes_bytes: Sequence[int]) -> None:
-        """Accept bodies up to these sizes, in this order. Call it before the client may send them."""
+        """Accept bodies up to these sizes, in this order. Call this before the client may send the bodies."""
 
     def stop_reading(self, then: Callable[[], None]) -> None:
         """Stop reading. Call `then` when no other process is writing a body of this call to memory."""
@@ -84,14 +85,14 @@ class WriteExchange:
     admission_seconds: float = field(init=False, default=0.0)
     _asks: deque[int] = field(init=False, default_factory=deque)
     _asked: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    # Reservations of batches that have credit and have not been taken.
+    # Reservations of batches for which the client has credit, and which the file has not taken yet.
     _credit: deque[Reservation] = field(init=False, default_factory=deque)
     _credit_changed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    # Bytes of the credit that batches have used, and how often they have used up all credit.
+    # Bytes of the credit that batches have used, and how many times they have used up all credit.
     _used_bytes: int = field(init=False, default=0)
     _used_up: int = field(init=False, default=0)
     _batches: Batches = field(init=False)
-    # Whether the batch of the oldest credit has arrived. If so, the writer no longer waits for the client to use that
+    # Whether the batch for the oldest credit has arrived. If so, the writer does not wait for the client to use that
     # credit.
     _batch_is_here: bool = field(init=False, default=False)
     _batch_came: asyncio.Event = field(init=False, default_factory=asyncio.Event)
@@ -125,7 +126,8 @@ class WriteExchange:
             try:
                 await asyncio.gather(receiving, *helpers, return_exceptions=True)
             finally:
-                # Do this even after a second cancellation: a deadline may cancel, and a client that hangs up too.
+                # Free the batch even if this task is cancelled a second time: a deadline may cancel, and then a client
+                # that hangs up.
                 self._let_go_of_batch(receiving)
                 self.call.stop_reading(self._release_credit)
         # Await nothing after this: the outcome of the exchange has to be the outcome of the file.
@@ -139,7 +141,7 @@ class WriteExchange:
         """Free a batch that the file has not taken.
 
         This exchange and the frames of its error stay in memory until the client has the outcome. The batch must be
-        freed earlier, because its reservation is released now and other batches get the bytes.
+        freed earlier, because its reservation is released now and other batches get these bytes.
         """
         self._batches.drop()
         if not receiving.cancelled() and (error := receiving.exception()) is not None:
@@ -147,8 +149,8 @@ class WriteExchange:
 
     async def _receive(self) -> None:
         last: Finish | None = None
-        # Keep no message in a variable while waiting for the next one. By then the message's memory belongs to the row
-        # group.
+        # Keep no message in a variable while waiting for the next one. By then, the row group owns the message's
+        # memory.
         while (fields := await self._read()) is not None:
             if last is not None:
                 raise ProtocolError("a message arrived after finish")
@@ -222,7 +224,8 @@ class WriteExchange:
             raise ProtocolError(f"batch {sequence} came where batch {expected} was expected")
         if not self._credit:
             raise ProtocolError(f"batch {sequence} came without credit: ask first and wait for the credit")
-        # Keep the credit queued until the file has the batch. A synchronous file must not get more credit before that.
+        # Keep the credit queued until the file has taken the batch. Until then, a synchronous file must not get more
+        # credit.
         reservation = self._credit[0]
         credit_bytes = reservation.held_bytes
         self._batch_is_here = True
@@ -261,15 +264,15 @@ class WriteExchange:
             await self.replies.give_credit()
 
     def _expect_bodies(self) -> None:
-        """Accept no larger bodies than the credits cover."""
+        """Tell the call the largest bodies that the credits cover, so that it accepts no larger ones."""
         covered_bytes = (credit.held_bytes - self._allowance_bytes for credit in self._credit)
         self.call.expect_bodies([size_bytes // reserved_bytes(1) for size_bytes in covered_bytes])
 
     async def _room_for(self, wanted_bytes: int) -> Reservation:
         limit_bytes = self.request.in_flight_limit_bytes
         if limit_bytes is not None:
-            # Batches that have credit but have not arrived are in flight too. The file does not count them, so wait
-            # here.
+            # Batches with credit that have not arrived are in flight too. The file does not include them in its bytes,
+            # so wait here.
             await self._no_more_credit_than(0)
             await self.file.room_for(wanted_bytes, limit_bytes)
         return await self.quota.acquire(self.request.share, wanted_bytes)
@@ -281,7 +284,7 @@ class WriteExchange:
 
     @property
     def _allowance_bytes(self) -> int:
-        """Bytes that each credit adds for values without bytes, so that an arrived batch never waits for more room."""
+        """Bytes that each credit covers for values without bytes, so that an arrived batch never waits for room."""
         if not self.request.decoder.has_unbacked:
             return 0
         return unbacked_allowance_bytes(self.quota.limits.quota_bytes)
@@ -296,7 +299,7 @@ class WriteExchange:
             await self.replies.stored(batches)
 
     async def _watch_credit(self) -> None:
-        """End an exchange whose client has credit for a batch and does not send it."""
+        """End the exchange if the client has credit for a batch and does not send the batch."""
         while True:
             while not self._credit:
                 self._credit_changed.clear()
@@ -312,7 +315,7 @@ class WriteExchange:
                 )
 
     async def _watch_unused_credit(self) -> None:
-        """End an exchange that does not use its credit while a tenant with less than its share waits for room."""
+        """End the exchange if its client does not use its credit while a tenant below its share waits for room."""
         silence = Silence(_UNUSED_CREDIT_SECONDS)
         while True:
             while not self._credit:
@@ -330,7 +333,7 @@ class WriteExchange:
                 )
 
     async def _watch_idle_file(self) -> None:
-        """End an exchange whose client has not sent a batch for a long time, if another tenant needs its place."""
+        """End the exchange if its client has not sent a batch for a long time and another tenant needs its place."""
         silence = Silence(_IDLE_FILE_SECONDS)
         while True:
             await asyncio.sleep(silence.look_seconds)
@@ -346,7 +349,7 @@ class WriteExchange:
         return QuotaError(reason, retry_after_milliseconds=self.quota.limits.retry_after_milliseconds)
 
     async def _watch_client(self) -> None:
-        """End an exchange whose client is silent for too long while the writer waits for a message."""
+        """End the exchange if the client stays silent for too long while the writer waits for a message."""
         silence = Silence(self.settings.client_silence_seconds)
         while True:
             await asyncio.sleep(silence.look_seconds)

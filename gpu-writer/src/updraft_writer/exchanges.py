@@ -72,7 +72,7 @@ class Exchanges:
     _closing: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
     async def serve(self, call: WriteCall) -> None:
-        """Serve one exchange; raises UpdraftError after telling the client in-band."""
+        """Serve one exchange. If it fails, report the error to the client in-band, then raise UpdraftError."""
         with self.tracer.exchange("updraft.writer.file", call.header(TRACE_HEADER)) as span:
             await self._serve(call, span)
 
@@ -92,7 +92,7 @@ class Exchanges:
             async with within_deadline(call, "file"):
                 with self.chart_values.in_errors():
                     receipt = await self._write(call, replies, record)
-            # Settle the outcome before sending the receipt. A client that leaves once it has the receipt has not given
+            # Record the outcome before sending the receipt. A client that leaves after it has the receipt has not given
             # up the file.
             record.outcome = "ok"
             call.record.describe(rows=receipt.rows, bytes=receipt.file_bytes)
@@ -106,7 +106,7 @@ class Exchanges:
         except UpdraftError as error:
             record.outcome, record.reason = type(error).__name__, error.first_line()
             _raise_if_cancelled()
-            # Record the error before sending it, because a client that has the error may cancel the call.
+            # Record the error before sending it, because a client that has received the error may cancel the call.
             span.fail(error)
             call.record.fail(error)
             await replies.error(error)
@@ -130,7 +130,7 @@ class Exchanges:
             place = stack.enter_context(self.files.place(request.share))
             file = record.file = await self.factory.make(request, replies, place, span=record.span)
             record.format, record.encoder = file_format, file.encoder.name
-            # From here on the file keeps its place until it is closed, however long the storage takes.
+            # From here on, the file keeps its place until the file is closed, however long the storage takes.
             stack.callback(self._close_later, file, stack.pop_all(), record)
             self.files.add(file)
             stack.callback(asyncio.create_task(replies.keep_alive()).cancel)
@@ -164,7 +164,7 @@ class Exchanges:
     async def _let_go(self, record: _Record) -> None:
         """Wait until a failed file is cleaned up, or until its storage stops answering.
 
-        The call must not end before that, because the client may then remove the file's directory.
+        The call must not end earlier, because the client may remove the file's directory once the call has ended.
         """
         if record.closing is None or record.file is None:
             return
@@ -189,7 +189,7 @@ class Exchanges:
 
     def _receipt(self, exchange: WriteExchange, footer: Footer, record: _Record) -> Receipt:
         progress, encoder, metrics = exchange.file.progress, exchange.file.encoder, self.metrics
-        # The file may have moved from the GPU to the CPU.
+        # Ask the encoder for its name now, because the file may have moved from the GPU to the CPU.
         record.encoder = encoder.name
         metrics.encoder_reasons.labels(encoder.reason.kind.value).inc()
         record.span.describe({"rows": progress.rows, "file_bytes": progress.stored_bytes})

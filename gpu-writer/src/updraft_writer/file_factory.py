@@ -33,17 +33,17 @@ from updraft_writer.sinks.sink import Sink, Standing, Storage
 from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 
 # Number of threads for storage operations. An operation uses no CPU while it waits for the storage, and this many
-# threads keep a fast object store busy. A thread that hangs is lost until its storage answers, so this has to be far
-# more than the number of files that are usually open.
+# threads keep a fast object store busy. A thread that hangs is unavailable until its storage answers, so this number
+# has to be far above the usual number of open files.
 STORE_THREADS = 64
-# Fewest row groups that a GPU encodes at once, each on its own CUDA stream. With fewer, it idles during copies.
+# Fewest row groups that a GPU encodes at once, each on its own CUDA stream. With fewer, the GPU idles during copies.
 _LEAST_GPU_THREADS = 4
 _MAX_ROW_GROUP_ROWS = 1 << 31
 _UNASKED_FILTER_BYTES = 1 << 20
 
 
 class FileFactory:
-    """Factory of files. `storage` finds the storage for a path; tests replace it."""
+    """Factory of files. `storage` finds the storage for a path; tests replace `storage`."""
 
     def __init__(self, quota: Quota, files: OpenFiles, gpu: Gpu | Reason, settings: ServeSettings) -> None:
         self.storage: Callable[..., Storage] = Roots(settings.root, sync_files=settings.sync_files).storage
@@ -52,7 +52,7 @@ class FileFactory:
         self._gpu = gpu
         self._settings = settings
         self.blocks = blocks_within(quota)
-        # One thread for each CPU, since encoding does nothing but compute. A GPU computes while its threads wait.
+        # Use one thread for each CPU, because encoding only computes. If a GPU encodes, the threads wait for it.
         self._cpus = len(os.sched_getaffinity(0))
         least_threads = _LEAST_GPU_THREADS if isinstance(gpu, Gpu) else 1
         self._encode_threads = ThreadPoolExecutor(max(least_threads, self._cpus), "encode")
@@ -66,10 +66,11 @@ class FileFactory:
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def make(self, request: WriteRequest, replies: Replies, place: Place, *, span: Span) -> OpenFile:
-        """Make the file for a request; raises UpdraftError for a file that this writer cannot write."""
+        """Make the file for a request; raises UpdraftError if this writer cannot write the file."""
         command, schema = request.command, request.decoder.schema
         wanted_bytes = self._row_group_bytes(command)
-        # Grant the stripe before the first await, so that files that open at the same time see each other's grants.
+        # Grant the stripe before the first await, so that each of several files that open at once sees the others'
+        # grants.
         stripe_bytes = self._files.grant_stripe(place, wanted_bytes) if command.HasField("orc") else 0
         sink = await self._sink(request, replies)
         gpu = self._gpu
@@ -105,7 +106,7 @@ class FileFactory:
         return file
 
     async def check(self, command: WriteCommand, roots: Sequence[str]) -> None:
-        """Raise WriteRefusedError or SinkError if this writer could not store the file; creates nothing.
+        """Raise WriteRefusedError or SinkError if this writer could not store the file. Creates no file.
 
         `roots` are the caller's own roots, as in a request.
         """
@@ -113,12 +114,12 @@ class FileFactory:
             await self._found(command, roots)
 
     def _room_for_filters(self, request: WriteRequest) -> Reservation:
-        """Return the reservation for the bytes that a file retains. It already covers the file's first bloom filters.
+        """Return the reservation for the bytes that a file retains; it already includes the file's first bloom filters.
 
         Raises QuotaError and WriteOptionError.
         """
         filter_bytes = filters_from_start_bytes(request.command)
-        # Smaller filters are negligible compared with the library's own buffers.
+        # Do not ask the quota about smaller filters, which are negligible beside the library's own buffers.
         if filter_bytes > _UNASKED_FILTER_BYTES:
             self._quota.check_room(request.share, filter_bytes, "bloom filters")
         retained = self._quota.charge(request.share)
@@ -140,8 +141,8 @@ class FileFactory:
     async def _found(self, command: WriteCommand, roots: Sequence[str]) -> Storage:
         """Find the storage for a file; raises UpdraftError, also if the storage does not answer in time.
 
-        Resolving links and reaching a storage may hang, so this method uses the storage threads. The event loop's own
-        threads serve every file and must stay free.
+        Resolving links and connecting to a storage may hang, so this method uses the storage threads. The event loop's
+        own threads serve every file and must stay free.
         """
         silence_seconds = self._settings.storage_silence_seconds
         find = partial(self.storage, command.path, roots, in_table=command.in_table)

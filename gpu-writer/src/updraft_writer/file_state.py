@@ -23,7 +23,7 @@ class FileEvent(enum.Enum):
     FINISH = "finish"
     PUBLISH = "publish"
     PUBLISHED = "published"
-    # A step of the file itself failed.
+    # A step in writing the file failed.
     FAIL = "fail"
     # An error from outside, such as a drain, ends the file.
     INTERRUPT = "interrupt"
@@ -31,8 +31,8 @@ class FileEvent(enum.Enum):
 
 
 # FAIL, INTERRUPT and ABORT can come at any time. A state without a transition for one of these events ignores the
-# event. So a published file stays published, and an ended file stays ended. While a file is being published, only the
-# storage's result counts.
+# event, so a published file stays published, and an ended file stays ended. While a file is being published, the
+# storage alone decides its outcome.
 _TRANSITIONS = {
     (FileState.OPEN, FileEvent.FINISH): FileState.FINISHING,
     (FileState.OPEN, FileEvent.FAIL): FileState.POISONED,
@@ -49,14 +49,14 @@ _STEPS = (FileEvent.FINISH, FileEvent.PUBLISH, FileEvent.PUBLISHED)
 
 
 class FileLife:
-    """State of one file, which only events change."""
+    """State of one file. Only events change the state."""
 
     def __init__(self) -> None:
         self.state = FileState.OPEN
         self.error: UpdraftError | None = None
 
     def handle(self, event: FileEvent) -> None:
-        """Move to the next state. If the state does not allow the step, raises the file's error or InternalError."""
+        """Move to the next state. Raises the file's error or InternalError if the state does not allow a step."""
         state = _TRANSITIONS.get((self.state, event))
         if state is None and event in _STEPS:
             self.check()
@@ -64,13 +64,13 @@ class FileLife:
         self.state = state or self.state
 
     def fail(self, error: UpdraftError) -> None:
-        """Fail the file with an error, unless it is published. Only the first error is kept."""
+        """Fail the file with an error, unless the file is published. A later error does not replace the first one."""
         self.handle(FileEvent.FAIL)
         if self.state is not FileState.PUBLISHED:
             self.error = self.error or error
 
     def interrupt(self, error: UpdraftError) -> None:
-        """Fail the file with an error from outside, unless it has ended or is being published."""
+        """Fail the file with an error from outside, unless the file has ended or is being published."""
         self.handle(FileEvent.INTERRUPT)
         if self.state is FileState.POISONED:
             self.error = self.error or error

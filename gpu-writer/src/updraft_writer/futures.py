@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 async def on_thread(step: Callable[[], Result]) -> Result:
     """Run a step on a thread and return its result.
 
-    If cancelled, even more than once, wait for the step: a thread cannot be stopped.
+    If the caller is cancelled, even more than once, still wait for the step, because a thread cannot be stopped.
     """
     running = asyncio.ensure_future(asyncio.to_thread(step))
     try:
@@ -26,6 +26,6 @@ async def on_thread(step: Callable[[], Result]) -> Result:
 
 
 def ignore_failure(future: asyncio.Future[Any]) -> None:
-    """Keep asyncio from logging the exception of a future that is no longer awaited. Used as a done-callback."""
+    """Keep asyncio from logging the exception of a future that nobody awaits any more. Used as a done-callback."""
     if not future.cancelled():
         future.exception()

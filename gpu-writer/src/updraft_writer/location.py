@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Locations of files: the paths and URIs that clients send, and the writer's roots.
 
-A root may have options for reaching its storage, after `?`, as in pyarrow.fs URIs. A client's path must not have
-options. The code that reaches the storage is in `sinks`, so that the supervisor can check roots without loading that
-code.
+A root may have storage options after `?`, as in pyarrow.fs URIs. A client's path must not have options. The code that
+connects to the storage is in `sinks`, so that the supervisor can check roots without loading that code.
 """
 
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-# Longest path, which is more than any storage accepts. Longer paths would be slow to resolve, because each name is
-# looked up together with all names before it.
+# Longest path, longer than any storage accepts. Resolving a longer path would be slow, because the system looks up each
+# name together with all names before it.
 _MAX_CHARACTERS = 8192
 
 
@@ -53,7 +52,7 @@ def parse_location(text: str) -> Location:
 
 
 class Root(NamedTuple):
-    """Location below which files may be written, with the authority and options for reaching its storage."""
+    """Location below which files may be written, with the authority and options for connecting to its storage."""
 
     place: Location
     authority: str
@@ -67,7 +66,7 @@ class Root(NamedTuple):
         if place.scheme == "file" and options:
             raise ValueError(f"{text!r} has options, but files of this machine take none")
         if place.scheme == "abfs":
-            # The part before the @ is a container or an account, and belongs to the location.
+            # The text before the @ is a container or an account, and belongs to the location.
             return cls(place, place.authority, options)
         return cls(place._replace(authority=place.authority.rpartition("@")[2]), place.authority, options)
 
@@ -76,7 +75,7 @@ class Root(NamedTuple):
 
 
 def resolved(location: Location) -> Location:
-    """Resolve the symbolic links of a local location, because checks apply to the place where a file really goes.
+    """Resolve the symbolic links of a local location, because checks apply to the place that is really written.
 
     Raises ValueError for a loop of links.
     """

@@ -3,7 +3,7 @@
 
 Each row group has its own asyncio task. The task holds the row group's reservation and releases it, however the task
 ends. Two first-come-first-served locks, one for encoding and one for storing, keep the row groups of a file in order.
-One row group can be encoded while the previous one is stored. A GPU's encoder takes several waiting row groups in one
+One row group can be encoded while the previous one is stored. A GPU's encoder encodes several waiting row groups in one
 step. Nothing in this module waits for the quota, so held bytes are always released in the end.
 """
 
@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Progress:
-    """Counters and times of a file so far."""
+    """Counts and times of a file so far."""
 
     rows: int = 0
     batches: int = 0
@@ -51,7 +51,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Rule for cutting row groups. Each batch gets a new target, which depends on the number of open files."""
+    """Rule for cutting row groups. For each batch, the target size is computed from the number of open files."""
 
     schema: pa.Schema
     target_bytes: Callable[[], int]
@@ -60,7 +60,7 @@ class Shape:
 
 @dataclass(eq=False)
 class OpenFile:
-    """File from its command until its receipt. The caller that opened the file must close it."""
+    """File from its command to its receipt. The caller that opened the file must close it."""
 
     encoder: Encoder
     sink: Sink
@@ -70,18 +70,18 @@ class OpenFile:
     retained: Reservation
     """Reservation for the bytes that the file holds between row groups; the file releases it."""
     row_group_filter_bytes: int = 0
-    """Memory that the bloom filters of each row group take until the file ends."""
+    """Memory that each row group's bloom filters take until the file ends."""
     encode_threads: Executor
     device: DevicePlace | None = None
     choose: Callable[[Sequence[pa.RecordBatch]], None] = lambda _batches: None
     """Callback that chooses the encoder, called with the batches of the first row group."""
     most_joined_bytes: Callable[[], int] = lambda: 0
-    """Callback that returns the most raw bytes of waiting row groups that the encoder takes in one step."""
+    """Callback that returns the most raw bytes of waiting row groups that the encoder encodes in one step."""
     span: Span = UNRECORDED
     progress: Progress = field(init=False, default_factory=Progress)
     failed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     stuck: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    """Set when a storage operation does not return. Closing the file may then take arbitrarily long."""
+    """Set when a storage operation does not return. From then on, closing the file may take arbitrarily long."""
 
     def __post_init__(self) -> None:
         self._life = FileLife()
@@ -102,7 +102,7 @@ class OpenFile:
 
     @property
     def moving_bytes(self) -> int:
-        """Bytes being encoded or stored. They are released even if no more input arrives."""
+        """Bytes being encoded or stored. The file releases them even if no more input arrives."""
         return sum(reservation.held_bytes for reservation in self._moving.values())
 
     @property
@@ -124,7 +124,7 @@ class OpenFile:
     def add(
         self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int, claims: Claims = NO_CLAIMS
     ) -> None:
-        """Take over a batch and its reservation. The file releases the reservation, even if this method raises.
+        """Add a batch and its reservation. The file releases the reservation, even if this method raises.
 
         The reservation must hold `reserved_bytes(raw_bytes)` plus `claims.unbacked_bytes`. This includes room for the
         encoded bytes, because encoding the batch reserves nothing more.
@@ -158,7 +158,7 @@ class OpenFile:
         self._send(self._builder.seal())
 
     async def room_for(self, wanted_bytes: int, limit_bytes: int) -> None:
-        """Wait until the file can hold `wanted_bytes` more within `limit_bytes`, or until it holds nothing."""
+        """Wait until the file can hold `wanted_bytes` more within `limit_bytes`, or until the file holds nothing."""
         while (held_bytes := self.partial_bytes + self.moving_bytes) and held_bytes + wanted_bytes > limit_bytes:
             self._life.check()
             self.flush()
@@ -169,7 +169,7 @@ class OpenFile:
         """Encode and store the remaining rows and publish the file; raises the file's error.
 
         If the caller is cancelled before publication has begun, the file is given up. If the caller is cancelled later,
-        it gets the file's outcome instead of CancelledError.
+        the caller receives the file's outcome instead of CancelledError.
         """
         self._life.handle(FileEvent.FINISH)
         self._send(self._builder.seal())
@@ -186,22 +186,22 @@ class OpenFile:
             return completion.result()
 
     def interrupt(self, error: UpdraftError) -> None:
-        """End the file with an error from outside, unless it has ended or is being published."""
+        """End the file with an error from outside, unless the file has ended or is being published."""
         self._life.interrupt(error)
         if self._life.state is FileState.POISONED:
             self._stop()
 
     def storage_is_silent(self, error: UpdraftError) -> None:
-        """End the file now. `close` still waits for the running storage operation."""
+        """End the file now. A later `close` still waits for the running storage operation."""
         self.stuck.set()
         self._poison(error)
 
     async def close(self) -> None:
-        """Give up an unpublished file and drop its queued row groups. Returns once the file holds no bytes."""
+        """Give up the file unless it is published, and drop its queued row groups. Return once no bytes are held."""
         self._life.handle(FileEvent.ABORT)
         self._drop_partial()
         self._leave_device()
-        # A step on a thread cannot be interrupted, and uses the memory reserved for it until it returns.
+        # A step on a thread cannot be interrupted, and uses its reserved memory until it returns.
         await asyncio.gather(*self._moving, *([self._completion] if self._completion else []), return_exceptions=True)
         self.retained.release()
         if self._life.state is not FileState.PUBLISHED:
@@ -243,7 +243,7 @@ class OpenFile:
             try:
                 async with self._encode_turn:
                     if not group.batches:
-                        # An earlier row group has taken over its batches.
+                        # An earlier row group has taken over this row group's batches.
                         return
                     self._join_waiting(group)
                     with self.span.child("updraft.writer.encode"):
@@ -256,7 +256,7 @@ class OpenFile:
                 self._poison(_as_updraft_error(error))
 
     def _join_waiting(self, group: RowGroup) -> None:
-        """Add the row groups that wait behind `group` to it, as many as the encoder takes in one step."""
+        """Join waiting row groups to `group`, as many as the encoder encodes in one step."""
         self._unencoded.popleft()
         room_bytes = self.most_joined_bytes() - group.raw_bytes
         while self._unencoded and (following := self._unencoded[0]).raw_bytes <= room_bytes:
@@ -271,9 +271,9 @@ class OpenFile:
             self.choose(group.batches)
         self._make_room_for_filters(group)
         async with self._turn_on_device(group.raw_bytes):
-            # Check again: if the file ended while it waited, it has its turn but no memory on the GPU.
+            # Check again: if the file ended while it waited for its turn, the row group holds no memory on the GPU.
             self._life.check()
-            # Keep no reference to the table here: its memory must be free when the reservation is released.
+            # Keep no reference to the table here: the table's memory must be free when the reservation is released.
             pieces = await self._on_encode_thread(partial(self.encoder.write, group.take_table(self.shape.schema)))
         self._charge_retained(group.reservation)
         group.reservation.resize(sum(map(len, pieces)))
@@ -281,7 +281,7 @@ class OpenFile:
 
     @asynccontextmanager
     async def _turn_on_device(self, raw_bytes: int) -> AsyncIterator[None]:
-        """Hold a turn on the GPU if the row group is encoded there. Wait for the turn before taking a thread."""
+        """Hold a turn on the GPU if the GPU encodes the row group. Wait for the turn before occupying a thread."""
         if self.device is None:
             yield
             return
@@ -301,8 +301,8 @@ class OpenFile:
     def _make_room_for_filters(self, group: RowGroup) -> None:
         """Reserve memory for the bloom filters of a row group before they are created; raises QuotaError.
 
-        Most rows shrink when they are encoded, so half of the bytes reserved for the encoding can be used for filters.
-        This method reserves only the bytes that the filters need beyond that.
+        Encoding makes most rows smaller, so filters can use half of the bytes that were reserved for encoding. This
+        method reserves the bytes that the filters need beyond that half.
         """
         spare_bytes = max(0, group.reservation.held_bytes - group.raw_bytes) // 2
         more_bytes = self.row_group_filter_bytes - spare_bytes
@@ -313,8 +313,8 @@ class OpenFile:
     def _charge_retained(self, held: Reservation) -> None:
         """Move the bytes that the encoder now retains from the row group's reservation to the file's own.
 
-        Bytes that the encoder no longer retains move the other way: they are now in the pieces, which the row group's
-        reservation covers.
+        If the encoder retains fewer bytes than before, the difference moves back to the row group's reservation,
+        because these bytes are now in the pieces that this reservation covers.
         """
         retained_bytes = self.encoder.retained_bytes
         held.hand_over(self.retained, retained_bytes - self.retained.held_bytes)

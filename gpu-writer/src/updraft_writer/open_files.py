@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open files of a writer, and the choice of files that flush a partial row group when the quota runs short."""
+"""Open files of a writer, and the choice of files whose partial row groups are flushed when the quota runs short."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ class Place:
     """Permission of a tenant to have one file open.
 
     `stripe_bytes` is the memory that the file's encoder may retain. Flushing the file does not release this memory.
-    `gives_way` is true once the file has to end. The place then becomes free soon.
+    `gives_way` is true once the file has to end; its place becomes free soon after.
     """
 
     tenant: str = ""
@@ -48,7 +48,7 @@ class OpenFiles:
         self._quota = quota
         self._max_open_files = max_open_files
         self._leave_device = leave_device
-        # In the order in which they were opened: of equally large row groups, the oldest is flushed first.
+        # Open files in the order in which they were opened: of equally large row groups, the oldest is flushed first.
         self._files: dict[OpenFile, None] = {}
         self._places: set[Place] = set()
         self._empty = asyncio.Event()
@@ -68,7 +68,7 @@ class OpenFiles:
     def place(self, tenant: str = "") -> Iterator[Place]:
         """Hold a place for one more file; raises QuotaError and PoolUnavailableError.
 
-        The caller keeps the place until the file holds nothing.
+        The caller must keep the place until the file holds nothing.
         """
         self.check_open()
         self._check_room(tenant)
@@ -85,7 +85,7 @@ class OpenFiles:
                 self._empty.set()
 
     def check_full(self) -> None:
-        """Raise QuotaError if the writer has as many open files as it may."""
+        """Raise QuotaError if the writer has its maximum number of open files."""
         if len(self) >= self._max_open_files:
             raise self._full(
                 f"{len(self)} files are open, the maximum of this writer: retry later, or raise --max-open-files"
@@ -114,15 +114,15 @@ class OpenFiles:
             )
 
     def _share(self, tenant: str) -> int:
-        """Return the number of files that a tenant may have open when all tenants want as many as they can get."""
+        """Return the number of files that a tenant may have open if every tenant wants as many as possible."""
         tenants = len(self._reserve.used.keys() | self._claims.tenants.keys() | {tenant})
         return max(1, self._max_open_files // tenants)
 
     def must_give_way(self, place: Place) -> bool:
-        """Return whether the idle file of this place has to end. If so, its place counts as free from now on.
+        """Return whether the idle file of this place has to end. If so, treat its place as free from now on.
 
-        A file has to end if its tenant has more than its share of the files while tenants below their share were
-        refused. Only as many files have to end as it takes to give each of the refused tenants one place.
+        The file has to end if its tenant has more than its share of the files, and the writer has refused files of
+        tenants below their share. Only as many files have to end as are needed to give each of these tenants one place.
         """
         tenant = place.tenant
         leaving = sum(other.gives_way for other in self._places if other.tenant == tenant)
@@ -147,15 +147,15 @@ class OpenFiles:
             raise self._refusal
 
     def add(self, file: OpenFile) -> None:
-        """Register a file, so that a shortage of quota can flush its partial row group."""
+        """Register a file, so that its partial row group can be flushed when the quota runs short."""
         self._files[file] = None
 
     def remove(self, file: OpenFile) -> None:
-        """Forget a file."""
+        """Remove a file from the open files."""
         self._files.pop(file, None)
 
     def refuse(self) -> None:
-        """Refuse new files from now on; clients can go to another writer."""
+        """Refuse new files from now on. Clients can use another writer."""
         self._refusal = PoolUnavailableError("the writer is draining and opens no new files: use another one")
 
     def fail_all(self, error: UpdraftError) -> None:
@@ -178,7 +178,7 @@ class OpenFiles:
         quota_bytes = self._quota.limits.quota_bytes
         target = row_group_target_bytes(wanted_bytes, quota_bytes=quota_bytes, open_files=len(self._files))
         if target < wanted_bytes and len(self._files) > self._warned_of_files:
-            # Log this again only when twice as many files are open as the last time.
+            # Log this again only if twice as many files are open as at the last time.
             self._warned_of_files = 2 * len(self._files)
             _log.warning(
                 "row groups are smaller than requested: the quota is below 4 x open files x the requested row group",

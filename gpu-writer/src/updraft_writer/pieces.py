@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoded bytes on their way to the storage: copied once, into memory that is used again.
+"""Encoded bytes on their way to the storage, copied once, into memory that has been used before.
 
-An encoder's library hands over memory that it reuses. A copy onto fresh pages costs seven times as much CPU time as a
-copy onto touched ones, and a copy under the interpreter's lock stops every other file. So bytes are copied into blocks
-that have been used before, without the lock. A block is free again once nothing refers to its piece.
+An encoder's library passes on memory that it reuses, so the bytes must be copied. A copy onto fresh pages costs seven
+times as much CPU time as a copy onto touched pages, and a copy under the interpreter's lock stops every other file. So
+this module copies bytes without the lock, into blocks that have been used before. A block is free again once nothing
+refers to its pieces.
 """
 
 import ctypes
@@ -14,20 +15,21 @@ from contextlib import suppress
 import pyarrow as pa
 
 Piece = bytes | memoryview
-# Size of a piece: large enough for few writes to the storage, small enough to free memory piece by piece.
+# Size of a piece: large enough that the storage gets few writes, small enough to free memory piece by piece.
 PIECE_BYTES = 1024 * 1024
-# A block has several pieces, so that a copy takes long compared with releasing and retaking the interpreter's lock.
+# Size of a block: several pieces, so that a copy takes long compared with releasing and retaking the interpreter's
+# lock.
 BLOCK_BYTES = 4 * PIECE_BYTES
-# Most bytes of free blocks: as much as a few files have in flight to a fast storage.
+# Most bytes of free blocks: as many as a few files have in flight to a fast storage.
 _IDLE_BYTES = 256 * 1024 * 1024
-# Smaller copies keep the lock.
+# Smaller copies keep the interpreter's lock.
 _UNLOCKED_BYTES = 64 * 1024
 
 
 class Blocks:
     """Pool of blocks. Any thread may use it.
 
-    Free blocks take memory too, so the pool keeps no more of them than `room_bytes` returns.
+    Free blocks take memory too, so their bytes never exceed the result of `room_bytes`.
     """
 
     def __init__(self, room_bytes: Callable[[], int] = lambda: _IDLE_BYTES) -> None:
@@ -42,7 +44,7 @@ class Blocks:
         return len(self._free) * BLOCK_BYTES
 
     def take(self) -> "Block":
-        """Return a block. It returns to the pool once nothing refers to it."""
+        """Return a block. The block returns to the pool once nothing refers to it."""
         try:
             memory = self._free.pop()
         except IndexError:
@@ -50,9 +52,9 @@ class Blocks:
         return Block(memory, self._give_back)
 
     def trim(self) -> None:
-        """Return free blocks to the system until the rest fit into the room."""
+        """Return free blocks to the system until the remaining free blocks fit into the room."""
         while self._free and self.idle_bytes > min(_IDLE_BYTES, self._room_bytes() - self.elsewhere()):
-            # Another thread may have taken the last one.
+            # Another thread may have taken the last block.
             with suppress(IndexError):
                 self._free.pop()
 
@@ -92,7 +94,7 @@ class Block:
     def pieces(self) -> Iterator[Piece]:
         """Yield the bytes so far. The block must not be filled any further.
 
-        A last piece of less than PIECE_BYTES is a copy, so that a file with few bytes does not hold a block.
+        If the last piece has less than PIECE_BYTES, it is a copy, so that a file with few bytes does not hold a block.
         """
         whole_bytes = self._used_bytes - self._used_bytes % PIECE_BYTES
         if whole_bytes:

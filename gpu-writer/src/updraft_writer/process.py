@@ -15,7 +15,7 @@ from updraft.service.privileges import keep_few_capabilities
 def use_little_memory() -> None:
     """Make freed memory return to the system at once. Call this before any thread starts.
 
-    Raises RuntimeError if pyarrow is already imported: Arrow chose its allocator when it was loaded.
+    Raises RuntimeError if pyarrow is already imported, because Arrow chooses its allocator when it is loaded.
     """
     if "pyarrow" in sys.modules:
         raise RuntimeError("pyarrow is already imported; use_little_memory has to come first")

@@ -2,11 +2,11 @@
 """Quota of bytes that a writer may hold, and the order in which tenants get them.
 
 This is pure policy, without transport or threads. Only `Quota.acquire` waits. A reservation can grow and shrink without
-waiting, so held bytes are always released in the end. Tenants that hold less than their share come first. Apart from
-that, waiters are served in the order of their arrival. If the first waiter does not fit, later waiters may overtake it,
-but only for a bounded time. After that, all later waiters have to wait too, unless they take no more than their
-tenant's own part of the reserve (`updraft.service.tenants.Reserve`). While a tenant below its share waits, other
-tenants may not keep credit unused (`Quota.is_owed_to_others`).
+waiting, so held bytes are always released in the end. Tenants that hold less than their share are served first. Among
+the others, waiters are served in the order of their arrival. If the first waiter does not fit, later waiters may
+overtake it, but only for a bounded time. After that time, all later waiters have to wait too, unless their batch fits
+into their tenant's own part of the reserve (`updraft.service.tenants.Reserve`). While a tenant below its share waits,
+other tenants may not keep credit unused (`Quota.is_owed_to_others`).
 """
 
 import asyncio
@@ -19,27 +19,26 @@ from typing import Any, Self
 from updraft.errors import QuotaError
 from updraft.service.tenants import Caps, Reserve
 
-# If a batch does not fit, smaller batches may overtake it for this long. In this time, a file usually stores a row
-# group and releases its bytes. Without this rule, one large batch would keep smaller batches from using free bytes.
+# If a batch does not fit, smaller batches may overtake it for this long, so that one large batch does not keep them
+# from using free bytes. In this time, a file usually stores a row group and releases its bytes.
 BYPASS_SECONDS = 5.0
-# Longest wait of a batch. If no room has become free for a minute, the storage is in trouble, and another writer may
+# Longest wait of a batch. If no room has become free for a minute, the storage is slow or down, and another writer may
 # store the file sooner. The task's own timeouts are longer.
 ADMISSION_TIMEOUT_SECONDS = 60.0
-# Retry hint for refused clients: about the time that it takes to store a file of a few MiB.
+# Retry hint for refused clients: about the time that a writer needs to store a file of a few MiB.
 RETRY_AFTER_MILLISECONDS = 1000
 
 # Terms of the default quota. They leave room for the unused parts of allocators' pages, and for the kernel's memory for
-# this process, which counts towards the limit too.
+# this process, which the memory limit includes.
 _USABLE_FRACTION = 0.6
 _LARGEST_FRACTION = 0.5
 _SMALLEST_QUOTA_BYTES = 64 << 20
 _RUNTIME_RESERVE_BYTES = 256 << 20
 # Memory of an open stream in addition to its batches: gRPC's buffers, an encoder, a stream to the storage. This is more
-# than the 12 MiB that a batch of 4 MiB takes while it is received, when gRPC, Python and Arrow each have it in a
-# buffer.
+# than the 12 MiB that a batch of 4 MiB takes while it is received: gRPC, Python and Arrow each keep it in a buffer.
 STREAM_BYTES = 20 << 20
 # Number of open files for which the default quota leaves memory. A pod writes for some executors with a few tasks each,
-# and each task has one file open at a time. Open files beyond this number take memory that the quota does not count.
+# and each task has one file open at a time. The quota does not include the memory of further open files.
 # `--max-open-files` limits the number of open files.
 _EXPECTED_OPEN_FILES = 16
 
@@ -79,7 +78,7 @@ class Reservation:
         return self._held_bytes
 
     def resize(self, held_bytes: int) -> None:
-        """Hold more or fewer bytes, without waiting. Does nothing once released."""
+        """Hold more or fewer bytes, without waiting. A released reservation stays empty."""
         if self._quota is not None:
             change, self._held_bytes = held_bytes - self._held_bytes, held_bytes
             self._quota._change(self, change)
@@ -87,7 +86,7 @@ class Reservation:
     def absorb(self, other: "Reservation") -> None:
         """Take over all bytes of `other` in one step, so that no waiter is admitted in between.
 
-        `other` must be of the same tenant.
+        Both reservations must belong to the same tenant.
         """
         if self._quota is None or other._quota is None:
             other.release()
@@ -102,7 +101,8 @@ class Reservation:
     def hand_over(self, other: "Reservation", handed_bytes: int) -> None:
         """Move up to `handed_bytes` to `other` in one step, so that no waiter is admitted in between.
 
-        `other` must be of the same tenant. A negative number moves bytes from `other` to this reservation.
+        Both reservations must belong to the same tenant. A negative number moves bytes from `other` to this
+        reservation.
         """
         handed_bytes = min(handed_bytes, self._held_bytes)
         if self._quota is not None and other._quota is not None:
@@ -171,10 +171,10 @@ class Quota:
         return len(self._waiters)
 
     async def acquire(self, tenant: str, wanted_bytes: int) -> Reservation:
-        """Reserve bytes for one batch, in turn; raises QuotaError if they are not free in time.
+        """Reserve bytes for one batch, in turn; raises QuotaError if the bytes are not free in time.
 
-        A batch larger than the whole quota is admitted alone, so the caller has to bound its size. A cancelled caller
-        leaves the queue and holds nothing.
+        A batch larger than the whole quota is admitted alone, so the caller has to bound the size of batches. A
+        cancelled caller leaves the queue and holds nothing.
         """
         waiter = _Waiter(tenant, wanted_bytes, self._clock())
         self._waiters.append(waiter)
@@ -191,7 +191,7 @@ class Quota:
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
-                # Waiters behind this one may fit now.
+                # This waiter has left the queue, so waiters behind it may fit now.
                 self._dispatch()
 
     def charge(self, tenant: str) -> Reservation:
@@ -201,8 +201,8 @@ class Quota:
     def check_room(self, tenant: str, wanted_bytes: int, what: str) -> None:
         """Raise QuotaError unless `wanted_bytes` are free for a tenant now.
 
-        Use this for memory that a file keeps until it ends. Files cannot wait for such memory, because they could wait
-        for each other for ever.
+        Use this check for memory that a file keeps until the file ends. Files cannot wait for such memory, because they
+        could wait for each other for ever.
         """
         if wanted_bytes > 0 and self._missing_bytes(tenant, wanted_bytes) > 0:
             raise QuotaError(
@@ -215,12 +215,12 @@ class Quota:
     def tell_shortage(self) -> None:
         """Report a shortage if a caller waits.
 
-        Call this after taking bytes that the holder releases only when it hears of a shortage.
+        Call this after taking bytes that their holder releases only if a shortage is reported.
         """
         if queue := self._queue():
             wanted_bytes = min(queue[0].wanted_bytes, self.limits.quota_bytes)
             self.on_shortage(self._missing_bytes(queue[0].tenant, wanted_bytes))
-        # One waiting batch is enough to report for each tenant that is at its cap.
+        # For each tenant at its cap, it is enough to report one waiting batch.
         for waiter in {waiter.tenant: waiter for waiter in self._waiters if self._is_capped(waiter)}.values():
             cap_bytes = self.caps.of(waiter.tenant).max_quota_bytes or 0
             self.on_cap(waiter.tenant, self._reserve.used[waiter.tenant] + waiter.wanted_bytes - cap_bytes)
@@ -254,11 +254,12 @@ class Quota:
         )
 
     def _fits(self, waiter: _Waiter) -> bool:
-        # If no batch holds bytes, admit this one in any case, because open files hold all other bytes until they end.
+        # If no admitted batch holds bytes, admit this batch in any case, because open files hold all other bytes until
+        # the files end.
         return not self._admitted or self._missing_bytes(waiter.tenant, waiter.wanted_bytes) <= 0
 
     def _missing_bytes(self, tenant: str, wanted_bytes: int) -> int:
-        """Return the bytes to release before a tenant can have `wanted_bytes` more."""
+        """Return how many bytes must be released before a tenant can have `wanted_bytes` more."""
         missing_bytes = self.held_bytes + wanted_bytes - self.limits.quota_bytes
         # The reserve for other tenants does not apply while nothing is held.
         return max(missing_bytes, min(self.held_bytes, self._reserve.missing(tenant, wanted_bytes)))
@@ -292,7 +293,7 @@ class Quota:
         return self._reserve.is_own(waiter.tenant, waiter.wanted_bytes)
 
     def _is_capped(self, waiter: _Waiter) -> bool:
-        """Return whether a waiter's tenant is at its cap. A tenant without any batch may always have one."""
+        """Return whether a waiter's tenant is at its cap. A tenant without any admitted batch may always have one."""
         tenant = waiter.tenant
         return bool(self._admitted[tenant]) and self.caps.exceeded(
             "max_quota_bytes", tenant, self._reserve.used[tenant], waiter.wanted_bytes
@@ -327,7 +328,8 @@ def default_quota(limits: Mapping[str, int], *, base_bytes: int, pinned_bytes: i
     """Compute the quota: a fraction of what the process and its streams leave of the memory limit.
 
     The memory limit is the smallest of `limits`. Return the quota as `quota_bytes`, with every term of the computation
-    for the log. `base_bytes` is the memory of the idle process, and `pinned_bytes` that of the GPU library's pool.
+    for the log. `base_bytes` is the memory of the idle process, and `pinned_bytes` is the size of the GPU library's
+    pinned pool.
     """
     limited_by = min(limits, key=lambda source: limits[source])
     limit_bytes = limits[limited_by]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class ReasonKind(enum.Enum):
-    """Kind of a reason: `GPU`, or what keeps a file on the CPU."""
+    """Kind of a reason: `GPU`, or the obstacle that keeps a file on the CPU."""
 
     GPU = "gpu"
     ASKED = "asked"

@@ -14,7 +14,7 @@ from updraft.v1.write_pb2 import Receipt, WriteReplyMetadata
 from updraft_writer.futures import ignore_failure
 from updraft_writer.pieces import Piece
 
-# Interval of the keepalives that a writer sends when it has nothing else to send.
+# Interval of the keepalives that a writer sends if it has nothing else to send.
 _KEEPALIVE_SECONDS = 30.0
 _NOTHING = memoryview(b"")
 
@@ -24,7 +24,7 @@ class Replies:
 
     def __init__(self, call: Call, *, max_message_bytes: int) -> None:
         self.client_signs = 0
-        """Messages received and parts read so far: each one proves that the client is alive."""
+        """Number of messages received and parts read so far. Each one proves that the client is alive."""
         self._call = call
         self._max_message_bytes = max_message_bytes
         self._messages = 0
@@ -49,7 +49,7 @@ class Replies:
         await self._send(self._metadata(max_message_bytes=self._max_message_bytes))
 
     async def stored(self, batches: int) -> None:
-        """Tell the client that its first `batches` batches are encoded and stored."""
+        """Report to the client that its first `batches` batches are encoded and stored."""
         self._stored = batches
         await self._send(self._metadata())
 
@@ -62,7 +62,7 @@ class Replies:
         await self._send(self._metadata(receipt=receipt))
 
     async def error(self, error: UpdraftError) -> None:
-        """Send the error in-band. A client that does not read gets only the status."""
+        """Send the error in-band. If the client does not read, the client receives only the status."""
         await send_last(self._send(self._metadata(error=error.to_message())))
 
     def _metadata(self, **fields: Any) -> WriteReplyMetadata:
@@ -70,7 +70,8 @@ class Replies:
 
     async def _send(self, metadata: WriteReplyMetadata, body: memoryview = _NOTHING) -> None:
         async with self._turn:
-            # Wait for the last message even if its sender was cancelled: gRPC cannot stop a send that has begun.
+            # Wait for the last message even if its sender was cancelled, because gRPC cannot stop a send that has
+            # begun.
             if self._sending is not None and not self._sending.done():
                 await asyncio.wait({self._sending})
             self._messages += 1
@@ -81,7 +82,7 @@ class Replies:
 
 
 class ReturnedSink:
-    """Sink of `return` delivery, which sends the encoded bytes to the client. The bytes stay reserved until sent."""
+    """Sink of `return` delivery, which sends the encoded bytes to the client. Bytes stay reserved until sent."""
 
     def __init__(self, replies: Replies, *, silence_seconds: float) -> None:
         self._replies = replies
@@ -92,7 +93,7 @@ class ReturnedSink:
         """Do nothing: the client opens its own file."""
 
     async def write(self, piece: Piece) -> None:
-        """Send a piece; raises SinkError if the client is gone, DeadlineError if it neither reads nor sends."""
+        """Send a piece; raises SinkError if the client is gone, DeadlineError if the client neither reads nor sends."""
         sending = asyncio.ensure_future(self._replies.part(self._offset, piece))
         silence = Silence(self._silence_seconds)
         try:

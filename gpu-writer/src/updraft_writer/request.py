@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First message of an exchange: what to write, where and for whom. All checks that need no data are made here."""
+"""First message of an exchange: what to write, where and for whom. This module makes all checks that need no data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ from updraft_writer.shared_values import has_views, refuse_shared_types
 SERVICE = "writer"
 
 _MAX_BATCH_ROWS = 1 << 26
-# The log shortens paths that are longer than this. Paths of files in real tables are shorter.
+# The log shortens longer paths. Paths of files in real tables are shorter than this.
 _MAX_PATH_CHARACTERS = 2048
 
 # The command of an open file stays in memory, outside the quota. This limit leaves room for a footer with the widest
 # schema that a writer accepts. It equals the limit of an action's body, because a client sends the same command to the
 # action `updraft.check_write` before it opens files.
 _MAX_COMMAND_BYTES = MAX_ACTION_BODY_BYTES
-# While a file is open, each key of the footer and each bloom filter takes many times its own size in memory. Spark
-# writes three keys, and a column has one filter.
+# Limit on the number of footer keys and of bloom filters. While a file is open, each of them takes many times its own
+# size in memory. Spark writes three keys, and a column has one filter.
 _MAX_FOOTER_KEYS = 1024
 _MAX_BLOOM_FILTERS = 32_768
 
@@ -44,7 +44,7 @@ class WriteRequest:
 
     @property
     def is_synchronous(self) -> bool:
-        """Whether each batch is stored before the next gets credit."""
+        """Whether each batch is stored before the next batch gets credit."""
         return bool(self.command.pace == Pace.PACE_SYNCHRONOUS)
 
     @property
@@ -63,7 +63,7 @@ class WriteRequest:
 
     @property
     def log_context(self) -> dict[str, str]:
-        """Path and task, for every log line of the exchange."""
+        """Path and task, which every log line of the exchange contains."""
         return {"path": shortened(self.command.path, _MAX_PATH_CHARACTERS), **task_context(self.command.task)}
 
 

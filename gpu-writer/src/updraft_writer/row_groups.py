@@ -14,33 +14,33 @@ from updraft_writer.quota import Reservation
 
 _SMALLEST_ROW_GROUP_BYTES = 64 * 1024
 # Limit on the number of row groups that are cut at a client's row limit. The footer describes each column of each row
-# group and stays in memory until the file ends, and Parquet counts row groups in 16 bits. Row groups that are cut at
-# their size need no such limit, because many bytes have to arrive for each of them.
+# group and stays in memory until the file ends, and Parquet counts row groups in 16 bits. Row groups that are cut at a
+# size need no such limit, because many bytes have to arrive for each of them.
 _MAX_CUT_ROW_GROUPS = (1 << 15) - 1
 
-# Memory that the encoder may need for each byte of the target size, because it converts a whole column at once. Small
-# integers need about this much for each of their bytes. So row groups are cut early only if nearly all values are
-# booleans or have no bytes.
+# Memory that the encoder may need for each byte of the target size, because it converts a whole column at once. The
+# encoder needs about this much for each byte of small integers. So row groups are cut early only if nearly all values
+# are booleans or have no bytes.
 _ENCODING_BYTES_PER_TARGET_BYTE = 4
 
-# Limit on the memory for encoding one row, in addition to its bytes. The writer does not reserve this memory, and it
-# never cuts a row.
+# Limit on the memory for encoding one row, in addition to the row's bytes. The writer does not reserve this memory, and
+# it never cuts a row.
 _LARGEST_ROW_BYTES = 64 << 20
 
 # Each credit also covers memory for values without bytes: the quota divided by this number, within the bounds below. So
-# the quota has room for several such batches.
+# several batches with such values fit into the quota.
 _ALLOWANCES_PER_QUOTA = 4
 _SMALLEST_ALLOWANCE_BYTES, _LARGEST_ALLOWANCE_BYTES = 1 << 20, 64 << 20
 
 # Cost of a boolean in a list while it is encoded; `updraft.arrow_cost` uses the same number.
 _BYTES_PER_BOOLEAN = 6
 
-# Raw and encoded bytes of a row group exist at the same time until the raw bytes are freed, so both are reserved.
+# The raw and the encoded bytes of a row group exist together until the raw bytes are freed, so both are reserved.
 _BYTES_PER_RAW_BYTE = 2
 
 
 def reserved_bytes(raw_bytes: int) -> int:
-    """Return the bytes to reserve for a batch: its own bytes, and the same number for its encoding."""
+    """Return the bytes to reserve for a batch: its own bytes, and as many again for its encoded form."""
     return _BYTES_PER_RAW_BYTE * raw_bytes
 
 
@@ -50,8 +50,8 @@ def batch_limit(
     """Return the most bytes of Arrow data in a batch that comes in parts, and the setting to raise for larger batches.
 
     The limit is the smallest of the operator's limit, the room in the quota, and the room in the tenant's cap. A batch
-    that fits into one message is allowed even if it exceeds the quota. Such a batch is admitted alone, and the limit on
-    messages bounds the excess.
+    that fits into one message is allowed even if it exceeds the quota: it is admitted alone, and the limit on messages
+    bounds its size.
     """
     times = reserved_bytes(1)
     rooms = [(quota_bytes, "--quota-bytes of the writer")]
@@ -65,7 +65,7 @@ def batch_limit(
 
 
 def unbacked_allowance_bytes(quota_bytes: int) -> int:
-    """Return the additional bytes that a credit covers if the schema of its batch has values without bytes."""
+    """Return the additional bytes that a credit covers if the schema of its batch contains values without bytes."""
     return min(_LARGEST_ALLOWANCE_BYTES, max(_SMALLEST_ALLOWANCE_BYTES, quota_bytes // _ALLOWANCES_PER_QUOTA))
 
 
@@ -96,7 +96,7 @@ class RowGroup:
         self.raw_bytes += raw_bytes
 
     def join(self, following: "RowGroup") -> None:
-        """Take over the batches and the reservation of the row group after this one, which is then empty."""
+        """Take over the batches and the reservation of the next row group, which is then empty."""
         self.batches += following.batches
         self.rows += following.rows
         self.raw_bytes += following.raw_bytes
@@ -113,8 +113,8 @@ class RowGroup:
 class ListedBooleans:
     """Positions of the booleans in the lists of a batch.
 
-    The batch must be complete, as received, not a slice. A boolean takes only a bit in a batch, but several bytes while
-    it is encoded. A row may have any number of booleans, so their cost decides where row groups are cut.
+    The batch must be complete, as received, not a slice. A boolean takes a bit in a batch, but several bytes while it
+    is encoded. A row may have any number of booleans, so row groups are cut by the cost of booleans too.
     """
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -123,7 +123,7 @@ class ListedBooleans:
         self._rows: int = batch.num_rows
 
     def rows_within(self, start: int, limit_bytes: int) -> int:
-        """Count the rows from `start` that cost at most `limit_bytes` in each column; at least 1 if a row is left."""
+        """Count the rows from `start` that cost at most `limit_bytes` in each column; at least 1 if any row is left."""
         stop: int = self._rows
         for ends in self._ends:
             stop = _last_row(ends, ends[start].as_py() + limit_bytes // _BYTES_PER_BOOLEAN, start, stop)
@@ -145,7 +145,7 @@ class RowGroupBuilder:
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes held by the row group being filled."""
+        """Bytes held by the row group that is being filled."""
         return self._partial.reservation.held_bytes if self._partial else 0
 
     def add(
@@ -157,11 +157,11 @@ class RowGroupBuilder:
         target_bytes: int,
         encoding_bytes: int = 0,
     ) -> list[RowGroup]:
-        """Take over a batch and its reservation; return the row groups that are now full.
+        """Add a batch and its reservation; return the row groups that are now full.
 
         `encoding_bytes` is the memory that encoding briefly needs in addition to the batch's bytes (`arrow_cost`).
-        Raises LimitError, before the builder takes anything over, if the file would get too many row groups or a row
-        would cost too much to encode.
+        Raises LimitError if the file would get too many row groups, or if a row would cost too much to encode. In that
+        case, the builder has taken over neither the batch nor the reservation.
         """
         self._rows += batch.num_rows
         if self._rows // self._max_rows > _MAX_CUT_ROW_GROUPS:
@@ -227,8 +227,8 @@ class RowGroupBuilder:
 def row_group_target_bytes(wanted_bytes: int, *, quota_bytes: int, open_files: int) -> int:
     """Return the raw bytes of a row group: `wanted_bytes`, or less if many open files share a small quota.
 
-    If all files fill a row group at once, the row groups take half of the quota. The other half is for row groups being
-    encoded and stored.
+    If all files fill a row group at once, these row groups take half of the quota. The other half is for row groups
+    that are being encoded and stored.
     """
     fair_bytes = quota_bytes // (2 * _BYTES_PER_RAW_BYTE * max(1, open_files))
     return max(_SMALLEST_ROW_GROUP_BYTES, min(wanted_bytes, fair_bytes))
@@ -238,9 +238,9 @@ def stripe_target_bytes(wanted_bytes: int, *, quota_bytes: int, max_files: int, 
     """Return the raw bytes of a file's stripes: `wanted_bytes`, or less if there is not enough room.
 
     An encoder keeps a stripe until the stripe is full, even if other files need the memory. The stripe size is fixed
-    when a file opens. All stripes, including those `granted` to the other open files, stay within half of the quota. A
-    quarter of the quota is kept in equal parts, one for each of `max_files` files. A new file gets the larger of its
-    own part and half of the bytes that are neither granted nor kept for other files.
+    when a file opens. All stripes, including the `granted` stripes of the other open files, stay within half of the
+    quota. A quarter of the quota is divided into equal parts, one for each of `max_files` files. A new file gets the
+    larger of its own part and half of the bytes that are neither granted nor kept for other files.
     """
     equal_bytes = quota_bytes // 4 // max_files
     kept_bytes = equal_bytes * (max_files - len(granted) - 1)
@@ -260,7 +260,7 @@ Owner = TypeVar("Owner", bound=Partial)
 
 
 def to_flush(owners: Iterable[Owner], *, missing_bytes: int) -> list[Owner]:
-    """Return the owners whose partial row groups must be flushed to free `missing_bytes`, the largest first."""
+    """Return the owners, those with the largest row groups first, that must flush to free `missing_bytes`."""
     chosen: list[Owner] = []
     for owner in sorted(owners, key=lambda owner: owner.partial_bytes, reverse=True):
         if missing_bytes <= 0 or not owner.partial_bytes:
@@ -276,7 +276,7 @@ def _last_row(ends: pa.Array, most: int, start: int, stop: int) -> int:
 
 
 def _ends(array: pa.Array, rows: pa.Array, *, is_listed: bool) -> Iterator[pa.Array]:
-    """Yield, for each leaf of booleans in lists, how many of its values come before each of these rows."""
+    """Yield, for each leaf of booleans in lists, how many of the leaf's values precede each of these rows."""
     match array:
         case pa.ExtensionArray():
             yield from _ends(array.storage, rows, is_listed=is_listed)

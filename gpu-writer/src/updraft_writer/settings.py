@@ -105,7 +105,7 @@ _OWN_VALUES = {"drain_timeout_seconds": "drainTimeoutSeconds", "root": "roots"}
 
 
 def value_of(setting: str) -> str | None:
-    """Return the chart's value for `setting`, as a path below `writer`, or None if a writer has no such setting."""
+    """Return the chart's value for `setting`, as a path below `writer`; None if a writer has no such setting."""
     if setting in _OWN_VALUES:
         return _OWN_VALUES[setting]
     return f"settings.{camel_case(setting)}" if setting in ServeSettings.model_fields else None

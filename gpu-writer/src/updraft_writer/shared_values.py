@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refusal of columns whose rows share values.
 
-A file has a copy of a shared value for each row, so the file may be far larger than its batches.
+A file contains a copy of a shared value for each row, so the file may be far larger than its batches.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,8 @@ from updraft.arrow_cost import children
 from updraft.errors import LimitError, WriteOptionError
 from updraft_writer.encoders.leaves import schema_leaves
 
-# A view has 16 bytes: a length, four bytes of the value, and a position. This module reads a view as four numbers.
+# A view consists of 16 bytes: a length, four bytes of the value, and a position. This module reads a view as four
+# numbers.
 _NUMBERS_PER_VIEW = 4
 
 
@@ -31,7 +32,7 @@ def has_views(schema: pa.Schema) -> bool:
 
 
 def refuse_shared_views(batch: pa.RecordBatch, *, body_bytes: int) -> None:
-    """Raise LimitError if the views of a batch refer to more bytes than the batch carries. Raises no other error.
+    """Raise LimitError if the views of a batch refer to more bytes than the batch contains. Raises no other error.
 
     The batch need not be validated before this check. Validating views that share a long string takes as long as
     copying the string for each view.

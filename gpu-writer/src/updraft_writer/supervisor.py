@@ -22,7 +22,7 @@ SETTINGS_VARIABLE = "UPDRAFT_WRITER_SETTINGS"
 """Environment variable that passes the checked settings to the writer's process, as JSON of `ServeSettings`."""
 
 EXIT_FAILURE = 1
-# This process's own timer sends SIGALRM every INTERVAL_SECONDS.
+# A timer of this process sends SIGALRM every INTERVAL_SECONDS.
 _SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM})
 _START_UP_SECONDS = 10.0
 _DRAIN_MARGIN_SECONDS = 15.0
@@ -35,12 +35,12 @@ class Supervisor:
         self._settings = settings
         self._crashes = Crashes()
         self._drain_deadline_seconds = math.inf
-        """Infinite until the writer drains."""
+        """Time by which the drain must be over; infinite until the writer drains."""
         self._started_seconds = 0.0
         self._child: Child
 
     def run(self) -> int:
-        """Supervise until the writer has drained or restarting it does not help; return the exit status."""
+        """Supervise until the writer has drained or restarting it does not help. Return the exit status."""
         signal.setitimer(signal.ITIMER_REAL, INTERVAL_SECONDS, INTERVAL_SECONDS)
         self._start()
         try:
@@ -82,7 +82,7 @@ class Supervisor:
         return EXIT_FAILURE
 
     def _stop(self) -> int | None:
-        """Ask the writer to drain; on a second request, stop at once."""
+        """Ask the writer to drain. On a second request, stop at once."""
         if self._is_draining:
             _say("stopping at once: unfinished files are lost")
             return EXIT_FAILURE
@@ -97,14 +97,15 @@ class Supervisor:
             return None
         code = os.waitstatus_to_exitcode(wait_status)
         self._child.reaped(code)
-        # A draining writer that SIGTERM killed had not installed its handler yet, so it had no clients.
+        # If SIGTERM killed a draining writer, the writer had not installed its signal handler yet, so it had no
+        # clients.
         if code == 0 or (self._is_draining and code == -signal.SIGTERM):
             return 0
         if self._is_draining:
             _say(f"the writer {describe_exit(code)} while it drained")
             return EXIT_FAILURE
         if code > 0 and time.monotonic() - self._started_seconds < _START_UP_SECONDS:
-            # The writer itself has reported why it cannot start.
+            # The writer has already reported why it cannot start.
             return code
         if self._crashes.are_too_many():
             _say(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writer process: it wires quota, files and listeners together and takes them through start, drain and stop."""
+"""Writer process: it connects quota, files and listeners, and runs them from start through drain to stop."""
 
 import asyncio
 import atexit
@@ -57,7 +57,7 @@ class Writer:
         self._settings = settings
         self.lifecycle = Lifecycle()
         self.metrics = WriterMetrics()
-        # Find the GPU before the quota is computed: the memory of the GPU's libraries is not available to batches.
+        # Find the GPU before the quota is computed, because batches cannot use the memory of the GPU's libraries.
         limit_bytes = min(memory_limits().values())
         self._library_bytes = set_up_library(limit_bytes) if settings.encoder != "cpu" else 0
         self._gpu = self._found_gpu(staging_bytes := pool_bytes(limit_bytes))
@@ -77,7 +77,7 @@ class Writer:
         )
         self.factory = FileFactory(self.quota, self.files, self._gpu, settings)
         self.receivers = self._made_receivers(receivers) if receivers else None
-        """Receivers; None if this process receives itself."""
+        """Receivers; None if this process receives."""
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-writer")
         self._early_reads = EarlyReads(
             limit_bytes=self.quota.limits.quota_bytes,
@@ -131,7 +131,7 @@ class Writer:
             await self._drain()
 
     async def _drain_requested(self) -> None:
-        """Wait for a request to drain; raise StartError if the receivers end again and again."""
+        """Wait for a request to drain; raise StartError if the receivers die again and again."""
         request = asyncio.create_task(self.lifecycle.drain_requested())
         failed = {self.receivers.failed} if self.receivers else set()
         await asyncio.wait({request, *failed}, return_when=asyncio.FIRST_COMPLETED)
@@ -144,7 +144,8 @@ class Writer:
         _log.info("draining", open_files=len(self.files))
         self.files.refuse()
         await self._publish_health(serving=False)
-        # The listener stays open until the files are finished, to send new clients elsewhere and to answer probes.
+        # The listener stays open until the files are finished, to refuse new clients, which then use another writer,
+        # and to answer probes.
         limit_seconds = self._settings.drain_timeout_seconds
         if not await self._idle(limit_seconds):
             _log.warning("files were not finished within the drain timeout", open_files=len(self.files))
@@ -161,7 +162,7 @@ class Writer:
         _log.info("drained", held_bytes=self.quota.held_bytes)
 
     async def _idle(self, timeout_seconds: float) -> bool:
-        """Wait until all files are closed; return whether they were closed in time."""
+        """Wait until all files are closed, but at most for the timeout; return whether they are closed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 await self.files.closed()

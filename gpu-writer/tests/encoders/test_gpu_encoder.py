@@ -166,14 +166,14 @@ def test_a_file_without_rows_does_not_touch_the_device() -> None:
         ({"parquet": {"legacy_decimals": True}}, {}, "OPTION", "legacy format"),
         ({"parquet": {"page_index": True, "statistics": False}}, {}, "OPTION", "a page index without statistics"),
         ({"parquet": {"page_bytes": 100}}, {}, "OPTION", "pages of 100 bytes"),
-        ({"parquet": {"compression": Compression(codec=Codec.CODEC_GZIP)}}, {}, "CODEC", "no codec gzip"),
+        ({"parquet": {"compression": Compression(codec=Codec.CODEC_GZIP)}}, {}, "CODEC", "lacks the codec gzip"),
         ({"parquet": {}}, {"t": pa.time64("us")}, "TYPE", "column 't' is time64"),
         ({"orc": {"bloom_filter_columns": ["n"]}}, {}, "OPTION", "bloom filters"),
         ({"orc": {"row_index_stride": 1001}}, {}, "OPTION", "a row index stride of 1001"),
-        ({"orc": {}}, {"t": pa.list_(pa.timestamp("us"))}, "TYPE", "without a zone"),
+        ({"orc": {}}, {"t": pa.list_(pa.timestamp("us"))}, "TYPE", "no time zone"),
         ({"orc": {}}, {"b": pa.struct({"b": pa.binary()})}, "TYPE", "binary"),
-        ({"orc": {}}, {"f": pa.list_(pa.bool_())}, "TYPE", "boolean columns of ORC"),
-        ({"orc": {"compression": Compression(codec=Codec.CODEC_GZIP)}}, {}, "CODEC", "no codec gzip"),
+        ({"orc": {}}, {"f": pa.list_(pa.bool_())}, "TYPE", "boolean ORC columns"),
+        ({"orc": {"compression": Compression(codec=Codec.CODEC_GZIP)}}, {}, "CODEC", "lacks the codec gzip"),
     ],
 )
 def test_what_the_device_lacks_keeps_a_file_on_the_cpu_with_the_reason(

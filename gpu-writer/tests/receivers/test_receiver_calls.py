@@ -129,7 +129,7 @@ def test_a_large_message_without_a_body_at_its_end_is_refused(writer: RunningWri
         exchange.send(body + number)
         error = exchange.last_reply().error
     assert error.kind == ErrorKind.ERROR_KIND_PROTOCOL
-    assert "a body has to be the last field" in error.message
+    assert "with the body as its last field" in error.message
 
 
 def test_a_cancelled_call_gives_its_place_back(writer: RunningWriter) -> None:

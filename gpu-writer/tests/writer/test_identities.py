@@ -77,8 +77,8 @@ def test_an_identity_writes_where_it_may(
         ("a", "root/a/f", ""),
         ("a", "root/b/f", "outside the roots"),
         ("outside", "f", "outside the roots"),
-        ("reader", "root/a/f", "that takes the scope write, and it has admin, call, session"),
-        ("reader", "f", "that takes the scope write"),
+        ("reader", "root/a/f", "it needs the scope write, but has admin, call, session"),
+        ("reader", "f", "it needs the scope write"),
     ],
 )
 def test_an_identity_asks_where_it_may_write(

@@ -70,7 +70,7 @@ def test_nobody_else_is_known(authenticator: Authenticator, authorization: str, 
 
 def test_a_service_without_files_knows_everybody_and_lets_nobody_administer() -> None:
     assert Authenticator(None, None).identity("Bearer anything") is ANYBODY
-    with pytest.raises(PermissionDeniedError, match="may not drain: that takes the scope admin, and it has call, "):
+    with pytest.raises(PermissionDeniedError, match="may not drain: it needs the scope admin, but has call, "):
         ANYBODY.require(Scope.ADMIN, "drain")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -108,8 +109,11 @@ def _metrics(pool: LocalPool) -> dict[str, float]:
 
 
 def _artifacts(told_bytes: int, runtime: Path) -> Artifacts:
-    passing = [path for name in ("arriving", "trash") for path in next(runtime.rglob(f"artifacts/{name}")).iterdir()]
-    stored = [path for path in runtime.rglob("artifacts/**/*") if path.is_file() and not path.is_symlink()]
+    # Unlike rglob, os.walk passes over directories that the pool is removing.
+    listed = [(Path(path), folders + files) for path, folders, files in os.walk(runtime) if "artifacts" in path]
+    paths = [folder / name for folder, names in listed for name in names]
+    passing = [path for path in paths if path.parent.name in ("arriving", "trash")]
+    stored = [path for path in paths if path.is_file() and not path.is_symlink()]
     return Artifacts(told_bytes, sum(path.lstat().st_size for path in stored), len(passing))
 
 

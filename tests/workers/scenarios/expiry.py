@@ -118,7 +118,7 @@ def timers_by_processing_time(spark: SparkSession) -> Any:
             now, expiry = timerValues.getCurrentProcessingTimeInMs(), expiredTimerInfo.getExpiryTimeInMs()
             later = expiry - self.began.get()[0]
             if later == 1000:
-                # This one expires at once, in a later batch.
+                # This timer expires at once, in a later batch.
                 self.handle.registerTimer(expiry + 1)
                 self.handle.deleteTimer(self.began.get()[0] + _LONG_MS)
             yield _frame(key[0], (f"expired {later}", now >= expiry, self._timers()))

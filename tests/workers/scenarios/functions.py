@@ -21,7 +21,7 @@ def _table(spark: SparkSession) -> DataFrame:
 
 
 def _on_stock(spark: SparkSession, query: Callable[[DataFrame], DataFrame]) -> Any:
-    """Return the rows of a query that Updraft's operators take no part in."""
+    """Return the rows of a query that runs without Updraft's operators."""
     with runtime_confs(spark, {ENABLED: "false", **stock_confs()}):
         return sorted((list(row) for row in query(_table(spark)).collect()), key=repr)
 

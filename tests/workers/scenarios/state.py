@@ -60,7 +60,7 @@ def many_keys(spark: SparkSession) -> Any:
 
 @scenario()
 def state_after_a_restart(spark: SparkSession) -> Any:
-    """Go on from the checkpoint of another query."""
+    """Continue from the checkpoint of another query."""
     stream = RestartedStream(spark, "name string, n long")
 
     def counted(frame: DataFrame) -> DataFrame:

@@ -44,7 +44,7 @@ def schema_of_the_argument(spark: SparkSession) -> Any:
 
 @scenario()
 def schema_of_a_broadcast(spark: SparkSession) -> Any:
-    """Use the value in the driver's worker, which plans, and in those of the tasks."""
+    """Use the value in the driver's worker, which plans the query, and in the workers of the tasks."""
     names = spark.sparkContext.broadcast(["first", "second"])
 
     class Columns:

@@ -227,7 +227,7 @@ def last_change_of_the_last_key_that_fails(spark: SparkSession) -> Any:
 
 
 def _with_another(first: StatefulProcessor, second: StatefulProcessor, spark: SparkSession) -> list[Any]:
-    """Process one batch, and the others in another query that goes on from the checkpoint."""
+    """Process one batch, and process the other batches in another query that continues from the checkpoint."""
     stream = RestartedStream(spark, "name string, n long")
 
     def transformed_by(processor: StatefulProcessor) -> Callable[[DataFrame], DataFrame]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Course of an exchange: it is opened, admitted, relayed to a worker (`updraft_server.front.relay.relay`) and ended.
 
-This module decides what a failure on one side means for the other side, and how long each step may take. Whatever
-happens, the worker is given back exactly once and the client learns the reason.
+This module decides how a failure on one side affects the other side, and how long each step may take. Whatever happens,
+it gives the worker back exactly once and sends the client the reason.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _SHIP = Scope.SESSION, "run session functions"
 _CALL = Scope.CALL, "run registered functions"
 
-# Above this size, hashing a payload takes longer than handing the payload to a thread.
+# Above this size, hashing a payload takes longer than starting a thread for it.
 _LARGE_PAYLOAD_BYTES = 256 * 1024
 
 _log = structlog.get_logger(__name__)
@@ -115,9 +115,9 @@ class Exchanges:
             outcome = "ok"
         except UpdraftError as error:
             outcome, reason = type(error).__name__, error.first_line()
-            # The client asked for this answer, and may take the exchange to another pod.
+            # The client asked for an error instead of a wait, and may retry at another pod.
             is_refused_busy = isinstance(error, PoolBusyError)
-            # Record the error before the client gets it, because the client may then cancel the call.
+            # Record the error before sending it, because a client that receives it may cancel the call.
             if not is_refused_busy:
                 self.activity.failed(exchange, error)
                 exchange.span.fail(error)
@@ -131,7 +131,7 @@ class Exchanges:
             if not is_refused_busy:
                 self._record(request, outcome, exchange)
             elif request is not None and request.command.is_helper:
-                # Log quietly: a task keeps asking for helper exchanges while it waits for its function.
+                # Log quietly: a task keeps opening helper exchanges while it waits for its function.
                 log = _log.debug
             else:
                 self.metrics.refused_busy.inc()
@@ -147,12 +147,12 @@ class Exchanges:
             if not may_wait:
                 self.admission.check_free(share, request.task_key)
                 # Do not refuse an exchange after its upload, because the client would have to upload again to the next
-                # pod. A helper may be refused at any time, because no client tries it at another pod.
+                # pod. A helper may be refused at any time, because no client retries it at another pod.
                 may_wait = request.may_upload and not is_helper
             checked = self.signatures.check(request, owner) if request.is_session else None
             with self.admission.place(share, request.task_key, request.held_bytes, is_helper=is_helper) as place:
                 if request.plain:
-                    # Plain Flight engines wait only seconds for a reply's headers, and a worker may come free later.
+                    # Send the headers now: engines of plain Flight wait only seconds, and a worker may come later.
                     await call.accept()
                 request, artifacts = await place.unless_lost(self._prepared(call, request, owner, checked, stack))
                 self._refuse_if_held_back(owner, request)
@@ -190,7 +190,7 @@ class Exchanges:
     ) -> tuple[Request, CollectedArtifacts]:
         """Return the request with its payload, and its artifacts.
 
-        Clients send artifacts and deferred payloads only now, when the exchange has a place in the queue.
+        Clients send artifacts and deferred payloads only after the exchange has a place in the queue.
         """
         read = self.early_reads.of(call)
         dialogue = ArtifactDialogue(read, call.write, self._message_limits, timeout_seconds=ARTIFACT_TIMEOUT_SECONDS)
@@ -230,8 +230,8 @@ class Exchanges:
         began = time.monotonic()
         self.metrics.running.inc()
         try:
-            # The front records this span, not the worker. The span therefore survives the worker, and no exporter runs
-            # next to user code.
+            # The front records this span, not the worker. Therefore the span survives a crash of the worker, and no
+            # exporter runs next to user code.
             with exchange.span.child("updraft.pool.function", {"updraft.worker": grant.lease.worker}) as running:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
                 with self.running.watching(relay, calls.share_of(call, owner.tenant)):
@@ -277,7 +277,7 @@ class Exchanges:
             self.functions.died(request, found.error)
 
     def _record(self, request: Request | None, outcome: str, exchange: OpenExchange) -> None:
-        # Names of functions that do not exist must not become time series.
+        # Names of unknown functions must not become time series.
         function = request.function if request is not None and request.resolved else ""
         self.metrics.exchanges.labels(function, outcome).inc()
         self.metrics.exchange_seconds.labels(function).observe(exchange.seconds)
@@ -313,7 +313,7 @@ def _owner(call: calls.Call, request: Request) -> Owner:
     task = request.command.task
     tenant = calls.tenant_of(call, task)
     if not tenant and request.plain:
-        # Databend always sends its own tenant header, so the header counts only if nothing else names a tenant.
+        # Databend sends its own tenant header with every call, so use this header only if nothing else names a tenant.
         tenant = call.identity.tenant_of([call.header(DATABEND_TENANT_HEADER)])
     return Owner(tenant, task.owner.application_id, task.owner.session_id)
 

@@ -78,7 +78,7 @@ _ENDING_SECONDS = 2.0
 
 @dataclass(eq=False, kw_only=True)
 class Front:
-    """Front with its pool, queue and listeners; created by `assemble`."""
+    """Front with its pool, queue and listeners. `assemble` creates it."""
 
     settings: "FrontSettings"
     pool: WorkerPool
@@ -117,7 +117,7 @@ class Front:
             stack.push_async_callback(asyncio.to_thread, self.audit.close)
             stack.push_async_callback(self.listeners.close)
             stack.push_async_callback(self.pool.close, 0.0)
-            # Start the listeners first: an address in use then fails at once, and probes get answers meanwhile.
+            # Start the listeners first: an address in use is reported at once, and probes get answers during the start.
             await self.listeners.start(self.metrics)
             await self._unless_draining(self._started())
             self.lifecycle.handle(Event.STARTED)
@@ -131,7 +131,8 @@ class Front:
         await self.pool.start()
         restricted = self.settings.restricted_functions
         known = {function.name for function in self.pool.functions}
-        # A module that cannot be imported is listed without a version. Its functions cannot be called anyway.
+        # A description without a version stands for a module that cannot be imported. Its functions are unknown, but
+        # cannot be called anyway.
         are_all_known = all(function.version for function in self.pool.functions)
         if are_all_known and (unknown := [name for name in restricted if name not in known]):
             raise StartError(
@@ -199,9 +200,9 @@ def assemble(
     Args:
         settings: Settings of the front.
         pool: Pool that has not started.
-        artifacts_directory: Directory for artifacts, which only the front may write to. This function empties it.
+        artifacts_directory: Directory for artifacts, writable only by the front. This function empties it.
         neighbours_token_file: File with the token with which processes on this machine read metrics and status.
-        output: Output of functions that the pool's workers add to.
+        output: Log to which the pool's workers add the output of functions.
     """
     lifecycle, activity = Lifecycle(), Activity()
     metrics = FrontMetrics(activity)
@@ -224,7 +225,7 @@ def assemble(
         client_silence_seconds=settings.client_silence_seconds,
         worker_silence_seconds=settings.worker_silence_seconds,
         limits=lambda: WorkerLimits.effective(
-            # Model processes use the same memory, so subtract what they use.
+            # Model processes share this memory, so subtract what they use.
             there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
             memory_bytes=settings.worker_memory_bytes,
             processes=settings.worker_processes,
@@ -241,12 +242,12 @@ def assemble(
             "later, or give it more workers",
             retry_after_milliseconds=RETRY_AFTER_MILLISECONDS,
         ),
-        # Each busy worker has one message on its way in and one on its way out.
+        # For each busy worker, the front may hold one message in each direction.
         elsewhere=lambda: 2 * pool.busy * settings.max_message_bytes,
     )
 
     def capabilities() -> Capabilities:
-        # Before the start, every function would look unknown, which is a final error for the client.
+        # Until the pool has started, every function would be reported as unknown, which the client treats as final.
         if lifecycle.phase is Phase.STARTING or not pool.functions:
             raise PoolUnavailableError("the pool has not started yet: try again")
         return Capabilities.of(pool, settings.session_functions)
@@ -380,7 +381,7 @@ def main() -> None:
     settings = settings_handover.take_over(os.environ[settings_handover.FRONT_SETTINGS_VARIABLE])
     control = socket.socket(fileno=int(os.environ.pop(CONTROL_VARIABLE)))
     known = WorkersSecret(int(os.environ.pop(KNOWN_VARIABLE))) if KNOWN_VARIABLE in os.environ else None
-    # The unpackers that this process starts must not inherit the descriptors.
+    # Unpackers, which this process starts, must not inherit the descriptors.
     control.set_inheritable(False)
     if known is not None:
         os.set_inheritable(known.descriptor, False)  # noqa: FBT003

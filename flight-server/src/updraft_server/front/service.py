@@ -135,7 +135,7 @@ def _server_version() -> str:
 
 
 def _flight_info(function: FunctionDescription, *, numbered: bool) -> Any:
-    # These modules load slowly, so they are imported on first use.
+    # These modules load slowly, so import them on first use.
     from pyarrow import flight
 
     from updraft.plain_flight import argument_count, flight_schema

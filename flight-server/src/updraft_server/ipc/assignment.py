@@ -17,7 +17,7 @@ from updraft.v1.exchange_pb2 import Limits, TaskIdentity
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Assignment:
-    """Everything, except the payload, that a worker needs to know about a command. The front has checked it."""
+    """Everything that a worker needs to know about a command, except the payload. The front has checked the values."""
 
     plain: bool = False
     """Whether the client speaks plain Flight: no message in either direction has app_metadata."""
@@ -83,7 +83,7 @@ class Assignment:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Return the assignment in `data`; raises ValueError or TypeError if it is not one."""
+        """Return the assignment in `data`; raises ValueError or TypeError if `data` is malformed."""
         values = json.loads(data)
         try:
             for name, message in _MESSAGES.items():

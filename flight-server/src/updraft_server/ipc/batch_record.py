@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record of a model process's batches: how many rows they had, and how long the rows waited for their batch."""
+"""Record of a model process's batches: how many rows each batch had, and how long rows waited for their batch."""
 
 import bisect
 import dataclasses
@@ -57,7 +57,7 @@ class BatchRecord:
             own.total += others.total
 
     def to_plain(self) -> list[Any]:
-        """Return the record in a form that JSON can carry."""
+        """Return the record in a form that JSON can encode."""
         return [[part.counts, part.total] for part in (self.batches, self.waits)]
 
     @classmethod

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Introduction of zygotes and fronts: a supervisor makes a pair of sockets and hands each side one end.
+"""Connections between zygotes and fronts: a supervisor makes a pair of sockets and hands each side one end.
 
-Zygotes have no address, so a function in a worker has nothing to connect to.
+Zygotes have no address, so a function in a worker cannot connect to a zygote.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def packet_pair() -> tuple[socket.socket, socket.socket]:
 def connect_both(zygote: socket.socket, control: socket.socket, front_pid: int) -> None:
     """Make a new connection between a zygote and a front, and send each of them its end.
 
-    If one side is gone or does not read, the other side finds its end closed. Other code handles that.
+    If one side has ended or does not read, the other side finds its end closed and handles that.
 
     Args:
         zygote: Socket to the zygote.
@@ -47,7 +47,7 @@ def connect_both(zygote: socket.socket, control: socket.socket, front_pid: int) 
 
 
 def refuse_reload(zygote: socket.socket, fault: str) -> None:
-    """Tell the zygote behind `zygote`, and through it the fronts, why a reload was refused."""
+    """Report to a zygote, over the socket `zygote`, why a reload was refused. The zygote reports it to its fronts."""
     with contextlib.suppress(OSError):
         zygote.send(_REFUSAL + fault.encode(errors="replace")[:MAX_FAULT_BYTES], socket.MSG_DONTWAIT)
 
@@ -56,8 +56,8 @@ def receive_front(zygote: socket.socket) -> tuple[socket.socket, int] | str | No
     """Receive one message from the supervisor.
 
     Returns:
-        A front's socket with its process id (0 in another PID namespace), or the reason of a refused reload, or None if
-        the supervisor has closed the connection.
+        A front's socket with the front's process id (0 if it is in another PID namespace), or the reason why a reload
+        was refused, or None if the supervisor has closed the connection.
     """
     data, descriptors, _, _ = socket.recv_fds(zygote, len(_REFUSAL) + MAX_FAULT_BYTES, 1)
     if data.startswith(_REFUSAL):
@@ -70,8 +70,8 @@ def receive_front(zygote: socket.socket) -> tuple[socket.socket, int] | str | No
 class WorkersSecret:
     """Secret by which every front of a supervisor recognises PID 1 of the workers' side.
 
-    PID 1 sends the secret before any user code runs on its side, so nothing else can connect that early. User code can
-    connect later, after one front has ended and before the next one starts, but does not know the secret.
+    PID 1 sends the secret before any user code runs on its side, so no other process can connect that early. Later,
+    after one front has ended and before the next front starts, user code can connect, but does not know the secret.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -82,8 +82,8 @@ class WorkersSecret:
     def made(cls, *, somebody: bool) -> "WorkersSecret":
         """Return a new secret for a supervisor.
 
-        With `somebody`, a workers' side that an earlier supervisor knew may still run. The new secret then accepts no
-        side until `forget` is called.
+        `somebody` means that a workers' side that an earlier supervisor knew may still run. The new secret then accepts
+        no side until `forget` is called.
         """
         known = cls(os.memfd_create("updraft-known"))
         if somebody:
@@ -92,11 +92,11 @@ class WorkersSecret:
 
     @property
     def is_anybody(self) -> bool:
-        """Whether the front accepts the next side that connects, whatever secret it sends."""
+        """Whether the front accepts the next workers' side that connects, whatever secret that side sends."""
         return os.fstat(self.descriptor).st_size == 0
 
     def is_known(self, secret: bytes) -> bool:
-        """Return whether the secret is that of the known side. If no side is known, make this side the known one."""
+        """Return whether the known side has this secret. If no side is known, make the sender the known side."""
         if len(secret) != SECRET_BYTES:
             return False
         if self.is_anybody:
@@ -104,7 +104,7 @@ class WorkersSecret:
         return hmac.compare_digest(os.pread(self.descriptor, SECRET_BYTES, 0), secret)
 
     def forget(self) -> None:
-        """Forget the known side, after it and everything that ran there have ended."""
+        """Forget the known side, after PID 1 and all other processes of that side have ended."""
         os.ftruncate(self.descriptor, 0)
 
 
@@ -138,7 +138,7 @@ def take(control: socket.socket) -> None:
 
 
 def connected(path: Path, secret: bytes) -> socket.socket | None:
-    """Connect to the front that listens at `path` and send it the secret; returns None if there is no front."""
+    """Connect to the front that listens at `path` and send it the secret; returns None if no front listens."""
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # If the front's queue is full, the caller tries again later.
     control.settimeout(0)
@@ -154,10 +154,10 @@ def connected(path: Path, secret: bytes) -> socket.socket | None:
 def listener_at(path: Path) -> socket.socket:
     """Return a listening socket for the workers' side. The socket outlives the fronts, which use it in turn."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # A predecessor that was killed has left its socket behind.
+    # A killed predecessor leaves its socket behind.
     path.unlink(missing_ok=True)
     listener.bind(str(path))
-    # The workers' side may run as another user of the same group. Only the first to connect is accepted.
+    # The workers' side may run as another user of the same group. The front accepts only the first side that connects.
     path.chmod(_GROUP_MAY_CONNECT)
     listener.listen(_BACKLOG)
     return listener

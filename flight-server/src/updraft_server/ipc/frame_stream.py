@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames over a worker's non-blocking socket, as the front's event loop sees them.
+"""Frames that the front's event loop sends and receives over a worker's non-blocking socket.
 
-This is the hot path of a pool. A frame needs no task and no queue, and it needs a future only if it has to wait for the
-socket. `updraft_server.ipc.frames` defines the bytes, and `updraft_server.front.relay` passes the frames on.
+This is the hot path of a pool. A frame needs no task and no queue, and needs a future only if the socket is not ready.
+`updraft_server.ipc.frames` defines the bytes, and `updraft_server.front.relay` passes the frames on.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from updraft_server.ipc.frames import HEADER_BYTES, Buffer, FrameHeader, FrameKind, after, decode_header, encode_header
 
-# Large enough for many small frames in one system call, and small enough to read little of a large frame.
+# Large enough to read many small frames in one system call, and small enough to read little of a large frame.
 _READ_AHEAD_BYTES = 64 * 1024
 
 _EMPTY = memoryview(b"")
 
 
 class PeerClosedError(Exception):
-    """Raised when the other end of the socket is gone."""
+    """Raised when the other end of the socket is closed."""
 
 
 class LostMemoryError(Exception):
@@ -95,9 +95,9 @@ class FrameReceiver:
         self._waiter: asyncio.Future[None] | None = None
 
     def peer_is_gone(self) -> None:
-        """Record that the peer has died: `receive` still returns what it sent, and then raises PeerClosedError.
+        """Record that the peer has died: `receive` still returns the frames that it sent, then raises PeerClosedError.
 
-        The socket alone may never show the end, because a process that the peer started may still hold it open.
+        The socket alone may never show the end, because a process that the peer started may still hold the socket open.
         """
         self._peer_gone = True
         if self._waiter is not None and not self._waiter.done():
@@ -107,20 +107,21 @@ class FrameReceiver:
         """Return the next frame.
 
         Raises:
-            PeerClosedError: The peer is gone.
+            PeerClosedError: The peer has closed its end or has died.
             FrameError: The bytes are not a frame.
             FrameTooLargeError: The frame exceeds the limit.
             LostMemoryError: The place for the body was truncated.
         """
         if self._start == self._end:
             self._start = self._end = 0
-        # Read no further than the header if the body may go elsewhere.
+        # If `reserve` may provide another place for the body, read only the header.
         await self._have(HEADER_BYTES, _READ_AHEAD_BYTES if self.reserve is None else HEADER_BYTES)
         header = decode_header(memoryview(self._buffer)[self._start : self._start + HEADER_BYTES])
         if header.payload_bytes > self._max_payload_bytes:
             raise FrameTooLargeError(header.payload_bytes)
         whole = HEADER_BYTES + header.payload_bytes
-        # Before `reserve` was set, reads may have put a part of this body into the buffer. The rest then follows there.
+        # Before `reserve` was set, reads may have put a part of this body into the buffer. Then read the rest of the
+        # body into the buffer too.
         if self.reserve is not None and self._end - self._start <= whole - header.body_bytes:
             place = self.reserve(header)
             if place is not None:
@@ -193,7 +194,7 @@ class FrameReceiver:
 
 
 class FrameTooLargeError(Exception):
-    """Raised when a worker sends more than a message may hold."""
+    """Raised when a worker sends a frame that exceeds the limit of a message."""
 
     def __init__(self, payload_bytes: int) -> None:
         super().__init__(payload_bytes)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames that a pool's front and its workers exchange over a socketpair.
 
-A frame is a fixed header and the three fields of a FlightData. The front (`updraft_server.front.relay`) relays them
-without looking inside; a worker (`updraft_server.worker`) reads and writes them with blocking calls. This module is
-sans-IO: it uses neither sockets nor Arrow. The format is private, since both ends come from the same installation.
+A frame is a fixed header and the three fields of a FlightData. The front (`updraft_server.front.relay`) relays frames
+without parsing the fields; a worker (`updraft_server.worker`) reads and writes frames with blocking calls. This module
+is sans-IO: it uses neither sockets nor Arrow. The format is private, because both ends come from the same installation.
 """
 
 import enum
@@ -54,7 +54,7 @@ class FrameHeader(NamedTuple):
 
 
 class FrameError(Exception):
-    """Raised when bytes are not a frame. The two ends no longer agree, so the worker cannot be used any more."""
+    """Raised when bytes are not a frame. Frame boundaries are then unknown, so the worker cannot be used any more."""
 
 
 def encode_header(kind: FrameKind, metadata_bytes: int = 0, header_bytes: int = 0, body_bytes: int = 0) -> bytes:

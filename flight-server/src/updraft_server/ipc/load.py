@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Load: an author's code that must run before functions can be called, with its time limit and a note of its progress.
 
-The note is in memory that a zygote shares with its supervisor. If the code hangs or ends the zygote, the supervisor
-reads the note to name that code. A finished load leaves its faults in the note, and the supervisor compares them with
-the faults of the zygote that serves.
+The note is in memory that a zygote shares with its supervisor. If the code hangs or crashes the zygote, the supervisor
+reads in the note which code it was. After all loads, the zygote writes their faults into the note, and the supervisor
+compares these faults with the faults of the serving zygote.
 """
 
 import contextlib
@@ -28,14 +28,14 @@ class Load:
     """Time limit; 0 means no limit."""
 
     def fault(self, reason: str) -> str:
-        """Return what is wrong with the module or the function if this load has failed."""
+        """Return the fault of the module or function if this load has failed for this reason."""
         if self.function:
             return f"function {self.function!r} cannot be loaded: {reason}"
         return f"the module {self.module!r} of --functions cannot be imported: {reason}"
 
     @property
     def lateness(self) -> str:
-        """Reason for the failure if the load has exceeded its time limit."""
+        """Reason of the failure if the load has exceeded its time limit."""
         own = "load_timeout_seconds of the function, or " if self.function else ""
         return f"it did not load within {self.limit_seconds:g} seconds ({own}--load-timeout-seconds of the pool)"
 
@@ -67,7 +67,7 @@ _LONGEST_FAULT = 400
 
 
 class LoadingNote:
-    """Note about the load of one zygote; empty while the zygote runs no function author's code."""
+    """Note about the load of one zygote; empty while the zygote runs no author's code."""
 
     def __init__(self, descriptor: int) -> None:
         """Take over a descriptor of the memory."""
@@ -87,7 +87,7 @@ class LoadingNote:
 
     @contextlib.contextmanager
     def of(self, load: Load) -> Iterator[None]:
-        """Record that this code runs in the block."""
+        """Record that the code of this load runs in the block."""
         self._write(load.encode())
         try:
             yield
@@ -114,7 +114,7 @@ class LoadingNote:
             data = os.pread(self.descriptor, 8 * MOST_BYTES, 0)
             return {str(name): str(fault) for name, fault in json.loads(data)["faults"].items()}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            # The zygote runs code of authors, which could overwrite the note.
+            # The zygote runs authors' code, which could overwrite the note.
             return {}
 
     def close(self) -> None:

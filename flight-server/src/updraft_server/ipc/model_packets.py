@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets with which the zygote tells a front about its model processes: starts, ends, usage and work."""
+"""Packets about model processes that the zygote sends to a front: starts, ends, usage and work."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class ModelReplica(NamedTuple):
 
 
 class ModelUsage(NamedTuple):
-    """Processes of a batched function, and what they have done since the zygote was started."""
+    """Processes of a batched function, and the work that they have done since the zygote started."""
 
     name: str
     version: str
@@ -82,7 +82,7 @@ class LimitModels(ProcessLimits):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModelStarted:
-    """Start of a model process. It comes with MODEL_DESCRIPTORS descriptors: the read ends of its output and stacks."""
+    """Start of a model process. The packet carries MODEL_DESCRIPTORS descriptors: read ends of output and stacks."""
 
     model: str
     name: str
@@ -115,7 +115,7 @@ class ModelFault:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MeasureModels:
-    """Request of the front for what the model processes use and have done."""
+    """Request of the front for the usage and the work of the model processes."""
 
     request: int
     first: int = 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handover of the settings, which the supervisor has checked, to the front.
 
-A front that was killed must serve again at once, and a third of its start would go into loading the library that checks
-settings. So the front gets a frozen dataclass with the fields of `FrontSettings`, and does not load that library.
+A front that replaces a killed front must start quickly. Loading the library that checks settings would take a third of
+the start, so the front receives a frozen dataclass with the fields of `FrontSettings` and does not load that library.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ _ADDRESSES = {"listen_address": "listen", "admin_address": "admin_listen", "metr
 
 
 def hand_down(settings: "FrontSettings") -> str:
-    """Return checked settings as text for the front's environment; it names files of secrets without reading them."""
+    """Return checked settings as text for the front's environment. The text names files of secrets, no secrets."""
     paths = [name for name in type(settings).model_fields if isinstance(getattr(settings, name), Path)]
     return json.dumps({"values": settings.model_dump(mode="json"), "paths": paths})
 

@@ -7,8 +7,8 @@
     ...
     verdict       ------------>
 
-Every archive starts an unpacker, so this module imports little. The process that writes a verdict has read a stranger's
-bytes, so the front believes only verdicts that `decode` accepts.
+Every archive starts an unpacker, so this module imports little. An unpacker reads untrusted bytes, which may take it
+over, so the front accepts only verdicts that `decode` accepts.
 """
 
 import enum
@@ -83,7 +83,7 @@ class UnpackOutcome(enum.Enum):
 
 
 class UnpackVerdict(NamedTuple):
-    """Verdict of an unpacker on its archive."""
+    """Report of an unpacker on its archive."""
 
     outcome: UnpackOutcome
     reason: str = ""

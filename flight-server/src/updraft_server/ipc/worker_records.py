@@ -2,7 +2,7 @@
 """Records that a zygote leaves to its successor: the process of each worker. Workers outlive their zygote.
 
 Each worker has a file. If a zygote is killed after a fork and before it records the worker, no front knows that worker.
-The worker then ends by itself, because the other end of its socket died with the zygote.
+The worker then ends by itself, because the other end of its socket closed when the zygote died.
 """
 
 import contextlib
@@ -37,8 +37,8 @@ class WorkerRecords:
         """Record a child that has just been forked; raises OSError."""
         # Tools that tidy temporary directories may have removed the directory.
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        # Make the record appear in one step. At any moment, this zygote may die, or another process may read the
-        # directory.
+        # Make the record appear in one step, because this zygote may die, or another process may read the directory, at
+        # any moment.
         unfinished = self._directory / f"{_UNFINISHED}{worker}"
         unfinished.write_text(f"{pid} {start_ticks(pid)}")
         unfinished.rename(self._directory / worker)
@@ -51,7 +51,7 @@ class WorkerRecords:
     def living(self) -> set[int]:
         """Return the process ids of living workers. Only the workers' parent, which reaps them, may act on the ids."""
         pids = set()
-        # Workers may write to the directory, or replace it. Nothing that they do there may make a reader fail.
+        # Workers may write to the directory, or replace it. This must not make a reader fail.
         with contextlib.suppress(OSError):
             for survivor in self.survivors():
                 os.close(survivor.pidfd)
@@ -59,7 +59,7 @@ class WorkerRecords:
         return pids
 
     def go_on(self) -> None:
-        """Continue workers that an earlier zygote has stopped. No front can do that until a new zygote serves."""
+        """Continue workers that an earlier zygote has stopped. No front can continue them until a new zygote serves."""
         for survivor in self.survivors():
             # The worker may have ended in the meantime.
             with contextlib.suppress(ProcessLookupError):
@@ -93,9 +93,9 @@ def _survivor(record: Path) -> Survivor | None:
         pid, started = map(int, _read(record).split())
         pidfd = os.pidfd_open(pid)
     except (ValueError, OverflowError, OSError):
-        # The record was cut short by the death of its writer, its worker is gone, or it is not a record.
+        # The writer died before the record was complete, the worker has ended, or the file is not a record.
         return None
-    # The order matters: if the process now has the recorded start time, the pidfd refers to the recorded process.
+    # Compare start times only after opening the pidfd: if they are equal now, the pidfd refers to the recorded process.
     if start_ticks(pid) != started:
         os.close(pidfd)
         return None

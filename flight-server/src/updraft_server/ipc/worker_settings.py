@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of workers. The zygote gets them as JSON (`updraft_server.zygote.process`), and workers inherit them."""
+"""Settings of workers. The zygote receives them as JSON (`updraft_server.zygote.process`), and workers inherit them."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Usage of a worker or model process with everything that it has started, and limits for all of this but memory.
+"""Resource usage of a worker or model process with all processes that it has started, and limits on all but memory.
 
-The zygote measures both kinds of process. The front checks the limits of workers, and the zygote those of model
-processes.
+The zygote measures both kinds of process. The front checks the limits of workers, and the zygote checks the limits of
+model processes.
 """
 
 import math
@@ -54,12 +54,12 @@ class Excess(NamedTuple):
     """Advice to the user, ending with the setting of the pool to raise."""
 
 
-# OpenMP, BLAS and Arrow each start a thread for each CPU. A worker that runs nearly as many processes as it may needs
+# OpenMP, BLAS and Arrow each start a thread for each CPU. A worker with nearly the allowed number of processes needs
 # far fewer than sixteen threads per process on average.
 _THREADS_OF_A_PROCESS = 16
-# Files are limited too, because each takes an inode and a directory entry however small it is. Library caches have
-# files of a few KiB, so even a small scratch directory may have 10,000. With more than a million, measuring would take
-# too long.
+# Files are limited too, because even the smallest file uses an inode and a directory entry. Library caches contain
+# files of a few KiB, so even a small scratch directory may contain 10,000 files. Measuring more than a million files
+# would take too long.
 _BYTES_OF_A_FILE = 64 * 1024
 _LEAST_FILES, _MOST_FILES = 10_000, 1_000_000
 
@@ -110,9 +110,9 @@ class ProcessorTime:
     def measured(self, taken: int, processor_seconds: float) -> float:
         """Return the seconds so far, from the number of batches taken and the CPU time since the process was forked.
 
-        The CPU time since the fork falls for good if a process ends and its parent does not wait for it. Time that was
-        counted before that stays counted. If a process ends during a measurement, the CPU time falls only until the
-        next measurement.
+        If a child process ends and its parent does not wait for it, the CPU time since the fork decreases permanently.
+        Time that was counted before stays counted. If a process ends during a measurement, the CPU time is too low only
+        until the next measurement.
         """
         before, self._measured_seconds = self._measured_seconds, processor_seconds
         before_fall, self._before_fall_seconds = self._before_fall_seconds, math.inf

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets between the front and the zygote, over a Unix socket that keeps packets whole.
 
-The front asks for workers, kills them and asks for their usage. The zygote names each worker by an id, hands over four
-descriptors (the front's end of the worker's socketpair, the read ends of its output and its stacks, and a pidfd) and
-reports exits. Only the zygote's side acts on process ids: the two sides may live in different PID namespaces. If they
-do, the kernel refuses signals through the pidfd too, and the front asks the zygote to send them.
+The front requests workers, orders their end and requests their usage. The zygote gives each worker an id, hands over
+four descriptors (the front's end of the worker's socketpair, the read ends of the worker's output and stacks, and a
+pidfd) and reports exits. Only the zygote's side uses process ids, because the two sides may live in different PID
+namespaces. If they do, the kernel also refuses the front's signals through the pidfd, so the front asks the zygote to
+send signals.
 
 When a front's connection closes, its workers end. When a zygote dies, its workers live on: the next zygote takes them
-over, and the front claims those that it still holds. The successor of a dead zygote continues all stopped workers
+over, and the front claims the workers that it still holds. The successor of a dead zygote continues all stopped workers
 before it loads anything, so that the front's next exchange does not wait for the load. A retiring zygote continues its
-own workers.
+own stopped workers.
 """
 
 import dataclasses
@@ -119,7 +120,7 @@ class MoreFunctions:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """Claim of the front on workers of an earlier zygote. The zygote sends Exited for each worker that is gone."""
+    """Claim of the front on workers of an earlier zygote. The zygote sends Exited for each worker that has ended."""
 
     workers: Sequence[str]
 
@@ -133,7 +134,7 @@ class Fork:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Forked:
-    """Answer to Fork with a new worker; comes with FORKED_DESCRIPTORS."""
+    """Answer to Fork with a new worker; the packet carries FORKED_DESCRIPTORS descriptors."""
 
     request: int
     worker: str
@@ -159,14 +160,14 @@ class Kill:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stop:
-    """Request of the front to stop a worker that has no exchange, until Continue; has no answer."""
+    """Request of the front to stop a worker that has no exchange, until Continue. The zygote does not answer."""
 
     worker: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Continue:
-    """Request of the front to continue a worker, or notice that the front has continued it; has no answer."""
+    """Request of the front to continue a worker, or notice that the front has continued it. It has no answer."""
 
     worker: str
 
@@ -193,7 +194,7 @@ class Measure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measured:
-    """Answer to Measure, for those of its workers that still live."""
+    """Answer to Measure; ended workers are left out."""
 
     request: int
     usage: Mapping[str, tuple[Any, ...]]
@@ -220,8 +221,8 @@ class WentOn:
 class Retired:
     """Notice that the zygote forks nothing more and leaves its workers to a successor.
 
-    The front connects to the successor next. This zygote keeps reporting on model processes while it has workers that
-    may use them.
+    The front connects to the successor next. The retired zygote keeps reporting on its model processes as long as it
+    has workers that may use them.
     """
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capabilities, the parts of root's power: which of them this process holds, and how it gives them up for good."""
+"""Linux capabilities (parts of root's power): which capabilities this process holds, and how it gives them up."""
 
 import ctypes
 import os
@@ -34,9 +34,9 @@ def holds_capability(capability: int) -> bool:
 
 
 def close_bounding_set() -> None:
-    """Keep programs that are started from now on from gaining capabilities, if this process has the right to.
+    """Keep programs that this process starts from now on from gaining capabilities. Do nothing without CAP_SETPCAP.
 
-    The process keeps the capabilities that it holds itself.
+    The process keeps the capabilities that it holds.
     """
     if not holds_capability(_SETPCAP):
         # Without this right, it is enough that new privileges are forbidden: no program can gain capabilities then.
@@ -50,8 +50,8 @@ def close_bounding_set() -> None:
 def give_up_capabilities(*, but: int | None = None) -> None:
     """Give up every capability for good, or every one except `but`; raises OSError.
 
-    The process must have given up new privileges. The process of an ordinary user keeps its ambient capabilities,
-    because somebody has given it those on purpose.
+    The process must have given up new privileges. A process of an ordinary user keeps its ambient capabilities, because
+    the operator has granted them on purpose.
     """
     if not held_capabilities():
         return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Children of this process, including adopted ones: how to list, kill and reap them.
 
-A child keeps its process id until it is reaped. So only the code that reaps children may act on the ids given here.
+A child keeps its process id until it is reaped. So only the code that reaps children may use the ids returned here.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ def children() -> list[int]:
         lists = [(thread / "children").read_text() for thread in Path("/proc/self/task").iterdir()]
         return [int(pid) for pid in " ".join(lists).split()]
     except OSError:
-        # The kernel was built without the file `children`.
+        # This kernel was built without the file `children`.
         own = os.getpid()
         return [pid for pid, parent in parents().items() if parent == own]
 
@@ -57,7 +57,7 @@ def kill(pids: Iterable[int]) -> None:
     """Kill children, each with its group."""
     for pid in pids:
         kill_group(pid)
-        # Kill the child itself too, because a daemon may be in a group whose leader is gone.
+        # Also kill the child directly, because a daemon may be in a group whose leader has ended.
         kill_child(pid)
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Directory trees that user code made, in any shape: their removal, and their size on disk.
 
-The code follows no link, uses no path longer than two names, and has one or two descriptors open at a time. So neither
-depth nor modes nor names can stop it. To remove a tree, it moves one directory after the other up and removes it there,
-which needs memory for only one directory entry. The tree may change while its size is measured. Measuring needs memory
-in proportion to the number of entries.
+The code follows no link, uses no path longer than two names, and has one or two descriptors open at a time. So no
+depth, mode or name can stop it. To remove a tree, the code moves one directory after the other up to the top level and
+removes it there, which needs memory for only one directory entry. The tree may change while its size is measured.
+Measuring needs memory in proportion to the number of entries.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def move_into(trash: str, directory: str, name: str) -> None:
-    """Move an entry of a directory out of the way in one step, whatever it contains; raises OSError."""
+    """Move an entry of a directory into `trash` in one step, whatever the entry contains; raises OSError."""
     parent = os.open(directory, _OPEN_DIRECTORY)
     try:
         _open_to_owner(name, parent)
@@ -37,7 +37,7 @@ def empty_directory(path: str, *, within_seconds: float) -> bool:
     deadline_seconds = time.monotonic() + within_seconds
     root = os.open(path, _OPEN_DIRECTORY)
     try:
-        # Every pass removes the tree's first level and moves the second one up.
+        # Every pass removes the tree's first level and moves the second level up.
         while time.monotonic() < deadline_seconds:
             removed, left = _remove_level(root, deadline_seconds)
             if not removed:
@@ -48,9 +48,9 @@ def empty_directory(path: str, *, within_seconds: float) -> bool:
 
 
 def _remove_level(root: int, deadline_seconds: float) -> tuple[int, int]:
-    """Return two counts: entries that were removed or moved up one level, and entries that remain."""
+    """Remove or move up entries. Return two counts: entries removed or moved up one level, and entries that remain."""
     removed = left = 0
-    # Names for moved directories. They are random, so that no entry has them yet.
+    # Names for moved directories, random so that no existing entry has the same name.
     names = map(f"{os.urandom(8).hex()}-{{}}".format, itertools.count())
     with os.scandir(root) as entries:
         for entry in entries:
@@ -69,7 +69,7 @@ def _remove_level(root: int, deadline_seconds: float) -> tuple[int, int]:
 
 
 def _raise_children(root: int, name: str, names: Iterator[str], deadline_seconds: float) -> int:
-    """Unlink the files of a directory in `root`, and move its directories into `root`; returns the number of both."""
+    """Unlink the files of a directory in `root`, and move its directories into `root`; returns how many of both."""
     _open_to_owner(name, root)
     parent = os.open(name, _OPEN_DIRECTORY, dir_fd=root)
     moved = 0
@@ -124,7 +124,7 @@ class _Level(NamedTuple):
 
 def tree_size(path: Path, *, most_files: int) -> TreeSize:
     """Return the size of a tree, or zeros if the directory does not exist. Stop counting after `most_files` entries."""
-    # This descriptor refers to one directory after the other.
+    # The walk makes this descriptor refer to one directory after the other.
     current = os.open(path.parent, _OPEN_DIRECTORY)
     try:
         return _walked(current, most_files) if _enter(current, path.name) else TreeSize()
@@ -163,8 +163,8 @@ def _walked(current: int, most_files: int) -> TreeSize:
                 look()
             continue
         levels.pop()
-        # If somebody has moved the directory in the meantime, it has another parent. This walk then stops, and the next
-        # one counts from the start.
+        # If another process has moved the directory in the meantime, it has another parent. Then stop this walk; the
+        # next measurement counts from the start.
         if not levels or not _enter(current, "..") or _identity(current) != levels[-1].directory:
             break
     return TreeSize(size_bytes, files)
@@ -193,9 +193,9 @@ def _identity(directory: int) -> _Identity:
 def remove_unused_files(directory: Path, *, within_seconds: float) -> bool:
     """Remove unused plain files from a /dev/shm that all workers of a pool share. Return False if the time ran out.
 
-    The kernel does not say who made a file. A file counts as unused if no process has it mapped or open for writing,
-    since processes that share memory have its file mapped. So files stay while workers of registered functions, or
-    processes that function modules have started, use them.
+    The kernel does not record which process made a file. A file counts as unused if no process has it mapped or open
+    for writing, because processes that share memory have its file mapped. So a file stays while a worker of registered
+    functions, or a process that a function module has started, uses it.
     """
     deadline_seconds = time.monotonic() + within_seconds
     with contextlib.suppress(OSError), os.scandir(directory) as entries:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Landlock: a process allows itself some paths and loses all others for good. Its children inherit these limits.
+"""Landlock: a process keeps access to some paths and loses all others for good. Its children inherit these limits.
 
-A rule allows rights at and beneath a path. Rules cannot forbid, so a path that has to stay out of reach must not be
+A rule allows rights at and beneath a path. Rules cannot forbid rights, so a path that must not be accessible may not be
 beneath an allowed path. Open descriptors stay usable. No version so far covers `stat`, `chmod`, `chown`, or connecting
 to a socket by its path.
 
@@ -60,7 +60,7 @@ def landlock_version() -> int:
 
 
 class Ruleset:
-    """Ruleset to be filled. Rules allow files. TCP and scopes are closed as a whole, if the kernel can do that."""
+    """Ruleset to be filled with rules, which allow files. If the kernel can, it closes TCP and scopes as a whole."""
 
     def __init__(self, *, tcp: int = 0, scopes: int = 0) -> None:
         """Create the ruleset; raises OSError on a kernel below LEAST_VERSION."""
@@ -69,7 +69,7 @@ class Ruleset:
         attributes = _Attributes(
             self._rights, tcp if version >= _TCP_SINCE else 0, scopes if version >= SCOPES_SINCE else 0
         )
-        # Older kernels accept only the first one or two fields.
+        # Older kernels accept only the first field, or the first two.
         fields = 1 + (version >= _TCP_SINCE) + (version >= SCOPES_SINCE)
         size = ctypes.c_size_t(fields * ctypes.sizeof(ctypes.c_uint64))
         self._descriptor = checked(libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0), "landlock")
@@ -104,7 +104,7 @@ _WRITABLE = WRITE_FILE | REMOVE_DIRECTORY | REMOVE_FILE | MAKE_DIRECTORY | MAKE_
 
 
 def can_confine_files() -> bool:
-    """Return whether this kernel has what `confine_files` needs."""
+    """Return whether this kernel supports `confine_files`."""
     return landlock_version() >= LEAST_VERSION
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """User and mount namespaces: they give a process its own files in memory, its own terminals, and read-only files.
 
-The process that makes a directory in memory can measure from outside how many bytes it holds. These bytes do not count
-in the memory of any process until the process maps them.
+The process that makes a directory in memory can measure from outside how many bytes the directory holds. These bytes do
+not count in the memory of any process until the process maps them.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR = struct.Struct("QQQQ")
 _MOVE_MOUNT_F_EMPTY_PATH = 0x4
 _AT_FDCWD = -100
-# Shared memory and semaphores are few, and an inode costs the kernel a KiB.
+# Processes need few shared memory files and semaphores, and each inode costs the kernel a KiB.
 _MOST_FILES = 65_536
 # All devpts mounts except the machine's own, in all containers, share some 3,000 terminals (`kernel.pty.max` less
 # `kernel.pty.reserve`).
@@ -37,8 +37,8 @@ _MOST_TERMINALS = 64
 def enter_user_namespace_to_mount() -> bool:
     """Enter a user namespace, so that an ordinary user's process and its children may mount. Return whether they may.
 
-    If the machine does not allow this, nothing changes. In the namespace, the ids of other users appear as those of
-    nobody, but access to the users' files stays as it was. The process must have one thread, and must not have hidden
+    If the machine does not allow this, nothing changes. In the namespace, the ids of other users appear as the id of
+    nobody, but access to these users' files does not change. The process must have one thread, and must not have hidden
     its memory yet.
     """
     if holds_capability(SYS_ADMIN):
@@ -125,7 +125,7 @@ def _mount_for_oneself(file_system: int, path: str) -> None:
 
 def _separate_mounts() -> None:
     checked(libc.unshare(_CLONE_NEWNS), "unshare")
-    # Mounts made here do not reach other processes.
+    # Keep later mounts from propagating to other mount namespaces.
     checked(libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "mount")
 
 
@@ -135,7 +135,7 @@ def _move_mount(mount: int, path: str) -> None:
 
 def _enter_user_namespace() -> None:
     user, group = os.geteuid(), os.getegid()
-    # Making a file system, even before it is mounted, takes the right to mount in the current mount namespace.
+    # Making a file system, even before it is mounted, needs the right to mount in the current mount namespace.
     checked(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare")
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")

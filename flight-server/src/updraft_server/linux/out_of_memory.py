@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Order in which the kernel kills processes when memory runs out: forks of this process before the process itself.
 
-This module also measures the memory of the container or machine that is not backed by files. This is an upper bound for
-all its processes together, and it counts each page once. If processes are measured one by one, a page that a process
-shares with its forked children counts in each of them, and the kernel does not show such sharing to ordinary users.
+This module also measures the memory of the container or machine that is not backed by files. The measurement is an
+upper bound for all processes there together, and counts each page once. If processes are measured one by one, a page
+that a process shares with its forked children counts in each of them, and the kernel does not show ordinary users which
+pages are shared.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ _MOST = 1000
 
 
 def die_first() -> None:
-    """Make the kernel kill this process, when memory runs out, before the process that started it."""
+    """Make the kernel kill this process before its parent when memory runs out."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_FORKS_ABOVE))
 
@@ -24,8 +25,8 @@ def die_first() -> None:
 class OutOfMemoryScore:
     """Open descriptor of this process's oom_score_adj.
 
-    Once a process has hidden its memory, an ordinary user cannot open this file any more. A fork starts with the score
-    of its parent, and cannot open its own file either.
+    After a process has hidden its memory, an ordinary user cannot open this file any more. A forked child starts with
+    the score of its parent, and cannot open its own file either.
     """
 
     def __init__(self) -> None:
@@ -40,13 +41,13 @@ class OutOfMemoryScore:
     def raised(self) -> Iterator[None]:
         """Raise the score of processes forked in the block, so that the kernel kills them before this process.
 
-        A fork may leave the block too. It keeps the raised score.
+        A forked child may leave the block too. It keeps the raised score.
         """
         self._write(min(self._own + _FORKS_ABOVE, _MOST))
         try:
             yield
         finally:
-            # In a forked child too, this writes to the parent's file, because the descriptor is the parent's.
+            # Even in a forked child, this writes to the parent's file, because the descriptor refers to that file.
             self._write(self._own)
 
     def _write(self, score: int) -> None:
@@ -65,7 +66,7 @@ _PAGE_TABLES = frozenset({"PageTables:", "pagetables"})
 def held_bytes(root: Path = Path("/")) -> int | None:
     """Return the bytes of anonymous and shared memory, swapped out or not, and of page tables; None if unknown.
 
-    The sum is that of the machine, or of a cgroup that this user's processes cannot leave, whichever is less.
+    Returns the sum of the machine or the sum of a cgroup that this user's processes cannot leave, whichever is less.
     """
     found = [held for path, names in _files(root) if (held := _sum(path, names)) is not None]
     return min(found, default=None)
@@ -83,8 +84,8 @@ def _files(root: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
         elif "memory" in controllers.split(","):
             groups.append((mounts / "memory" / relative, _OLD_GROUP))
     for group, names in groups:
-        # Outside of containers, users may have cgroups of their own. A process could move to another one and so escape
-        # this count.
+        # Outside of containers, users may have their own cgroups. A process could escape this count by moving to
+        # another cgroup.
         if not os.access(group / "cgroup.procs", os.W_OK):
             yield group / "memory.stat", names
 
@@ -99,7 +100,7 @@ def _sum(path: Path, names: tuple[str, ...]) -> int | None:
     if not values.keys() >= set(names):
         return None
     held = sum(value for name, value in values.items() if name in _PAGE_TABLES.union(names))
-    # Add the swap of the machine, of a cgroup of version 1, or of one of version 2, which has a file for it.
+    # Add the swap of the machine or of the cgroup. In version 2 of cgroups, swap has a separate file.
     swapped = values.get("SwapTotal:", 0) - values.get("SwapFree:", 0) + values.get("total_swap", 0)
     return held + swapped + int(_text(path.with_name("memory.swap.current")) or 0)
 

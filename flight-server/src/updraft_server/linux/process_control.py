@@ -27,16 +27,16 @@ def end_with_parent() -> None:
 def outlive_parent() -> None:
     """Undo `end_with_parent`.
 
-    If this process is stopped when its parent dies, the kernel continues it, so that it can notice.
+    If this process is stopped when its parent dies, the kernel continues it, so that it can notice the parent's death.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def end_group_with(pipe: int) -> int:
-    """Let the kernel kill this process's group when `pipe` has lost its last writer. Return a descriptor to keep open.
+    """Let the kernel kill this process's group when the last writer closes `pipe`. Return a descriptor to keep open.
 
     This needs no thread and no Python code, so it also ends a process that is busy in a function. The kernel stores the
-    receiver of the signal in the open file, which forked processes share, so this opens the pipe again.
+    receiver of the signal in the open file, which forked processes share. So this function opens the pipe again.
     """
     own = os.open(f"/proc/self/fd/{pipe}", os.O_RDONLY | os.O_NONBLOCK)
     fcntl.fcntl(own, _F_SETSIG, signal.SIGKILL)

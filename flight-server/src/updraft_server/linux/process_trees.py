@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU time, memory, threads and number of processes, read from /proc and including everything they have started."""
+"""CPU time, memory, threads and number of processes, read from /proc. Values of a process include its descendants."""
 
 import contextlib
 import functools
@@ -61,7 +61,7 @@ class _Stat(NamedTuple):
 
 
 def process_trees(roots: Iterable[int]) -> Mapping[int, ProcessTree]:
-    """Return the tree of each process. Read files of the processes in the trees, or of all processes on old kernels."""
+    """Return the tree of each process. Reads /proc only for processes in the trees; on old kernels, for all."""
     children = _Children()
     return {root: _tree(root, children) for root in roots}
 
@@ -77,7 +77,7 @@ def parents() -> Mapping[int, int]:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None if it is gone.
+    """Return when a process started, in clock ticks since boot; None if the process has ended.
 
     The process id and this time together identify a process.
     """
@@ -114,12 +114,12 @@ def _tree(root: int, children: "_Children") -> ProcessTree:
 def _private_and_shared(process: Path) -> tuple[int, int]:
     """Return private and shared memory in bytes; zero for a process that has ended.
 
-    Page tables and swapped-out memory count as private. A process that reads memory that it has never written takes
-    page tables only, and a process can swap its own memory out (MADV_PAGEOUT).
+    Page tables and swapped-out memory count as private. Otherwise a process could use memory uncounted: reading memory
+    that was never written allocates only page tables, and a process can swap out its own memory (MADV_PAGEOUT).
     """
     found = _memory_of(process)
     if not found:
-        # The first thread may have ended while others run. The files of the other threads still show the memory.
+        # The first thread may have ended while other threads run. The files of the other threads still show the memory.
         with contextlib.suppress(OSError):
             found = next(filter(None, map(_memory_of, (process / "task").iterdir())), found)
     anonymous, shared, tables, swapped = (int(found.get(name, 0)) * 1024 for name in _COUNTED)

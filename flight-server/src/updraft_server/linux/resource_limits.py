@@ -2,21 +2,21 @@
 """Limits that the kernel enforces on a process and everything it starts: descriptors, files, address space.
 
 A descriptor that was sent over a Unix socket and not received yet is in flight. The kernel counts all of a user's
-descriptors in flight together. If that count exceeds a process's own limit of open files, the process cannot send
-another descriptor. So a function that leaves many descriptors in sockets could keep the zygote from handing workers
-over. Root is exempt from this.
+descriptors in flight together. If this count exceeds a process's own limit of open files, the process cannot send
+another descriptor. So a function that leaves many descriptors in sockets could keep the zygote from handing over
+workers. This does not apply to root.
 
-A worker's memory is not among these limits. RLIMIT_DATA counts reserved private memory, used or not. Measured: 143 MiB
+These limits do not cover a worker's memory. RLIMIT_DATA counts reserved private memory, used or not. Measured: 143 MiB
 (49 in use) after importing pandas, 1192 (295 in use) after freeing a table of ten million rows, 2797 (298 in use) with
 200 threads, and 5288 (295 in use) with an untouched `np.zeros` of 4 GiB. A limit that allows all of these would exceed
 the memory of a container. RLIMIT_DATA also applies to each process by itself and does not count shared memory (`mmap`,
 `memfd_create`), so it cannot limit a worker.
 
-Data that waits in sockets has no limit either. The kernel reports the bytes in all sockets of a network namespace
-(NETLINK_SOCK_DIAG) and the memory that sockets take of a container (`sock` in memory.stat), but not to which process a
-socket belongs. Other processes cannot list the descriptors of a hidden process. The sizes of descriptor tables
-(`FDSize`) are not a bound, because a descriptor in flight is in no table. If each worker were charged for what its
-table could hold, one function could get its neighbours killed.
+No limit covers data that waits in sockets either. The kernel reports the bytes in all sockets of a network namespace
+(NETLINK_SOCK_DIAG) and the memory of a container that sockets use (`sock` in memory.stat), but not to which process a
+socket belongs. Other processes cannot list the descriptors of a process that hides its memory. The sizes of descriptor
+tables (`FDSize`) are not a bound, because a descriptor in flight is in no table. If each worker were charged for what
+its table could hold, one function could cause the pool to kill other workers.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _RESERVE = 2048
 
 
 def allow_more_than(descriptors_of_workers: int) -> None:
-    """Raise the limit of open files of this process and its later children above the workers' limit, if allowed."""
+    """Set the limit of open files of this process and its later children above the workers' limit, if allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = descriptors_of_workers + _RESERVE
     if hard != resource.RLIM_INFINITY:
@@ -44,9 +44,9 @@ def limit_of_workers(descriptors: int) -> int:
 
 
 def limit_resources(*, file_bytes: int, descriptors: int) -> None:
-    """Set the limits in this process for good. Tighter limits that the process already has stay.
+    """Set the limits of this process for good. Limits of the process that are already tighter do not change.
 
-    Raising a hard limit takes CAP_SYS_RESOURCE, which workers give up.
+    Raising a hard limit needs CAP_SYS_RESOURCE, which workers give up.
     """
     descriptors = limit_of_workers(descriptors)
     for which, limit in ((resource.RLIMIT_FSIZE, file_bytes), (resource.RLIMIT_NOFILE, descriptors)):
@@ -62,7 +62,7 @@ def _smaller(inherited: int, limit: int) -> int:
 def address_space(limit_bytes: int) -> Iterator[None]:
     """Limit the address space in the block. Allocations beyond the limit raise MemoryError; 0 means no limit.
 
-    The hard limit does not change, so the next exchange may have another limit.
+    The hard limit does not change, so a later exchange may set another limit.
     """
     soft, hard = before = resource.getrlimit(resource.RLIMIT_AS)
     tighter = soft == resource.RLIM_INFINITY or limit_bytes < soft

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """seccomp filters: system calls that the kernel refuses to this process and its descendants, for good.
 
-A filter compares numbers. It sees a call's arguments, but not the memory that they point to. It sees a process id, but
-not whose process that is.
+A filter compares numbers. It can test a call's arguments, but not the memory that they point to. It can test a process
+id, but not who owns that process.
 """
 
 import ctypes
@@ -63,7 +63,7 @@ def lacks_bits(argument: int, bits: int) -> Test:
 
 
 def is_pointer(argument: int) -> tuple["Refused", ...]:
-    """Return two alternatives that together test that the argument is not zero: one for each half of it."""
+    """Return two alternatives that test that the argument is not zero: one test for each half of the argument."""
     return tuple((Test(argument, _EQUAL, 0, half=half, expected=False),) for half in (0, 1))
 
 
@@ -80,7 +80,7 @@ class Rule(NamedTuple):
 
 
 class Filter:
-    """Filter that is assembled once, and then filled in with the values that differ from process to process."""
+    """Filter that is assembled once, and then filled with the values that differ between processes."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         """Assemble the rules. Skip calls that this architecture lacks; raise KeyError for unknown calls."""
@@ -136,7 +136,7 @@ class Filter:
 
     def _jump_here(self, jump: int, *, if_true: bool) -> None:
         size = struct.calcsize(_INSTRUCTION)
-        # Bytes 2 and 3 of an instruction; ValueError for a jump over more than 255 instructions.
+        # Bytes 2 and 3 of an instruction hold the jump lengths. Raises ValueError for a jump over 255 instructions.
         self._program[jump + (2 if if_true else 3)] = (len(self._program) - jump) // size - 1
 
 

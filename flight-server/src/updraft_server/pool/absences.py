@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Absences of owners, which decide whose spare worker a pool keeps."""
+"""Absences of owners. They determine whose spare worker a pool keeps."""
 
 import math
 from collections import OrderedDict
@@ -12,14 +12,14 @@ _REMEMBERED_OWNERS = 1024
 class Absences:
     """Record of how long owners stay away after another owner has taken their worker's place.
 
-    Time is counted in places taken. Even if hundreds of owners take turns, an owner that always comes back after a few
-    places keeps its worker.
+    The unit of time is one place taken by an owner. Even if hundreds of owners take turns, an owner that always returns
+    after a few such units keeps its worker.
     """
 
     def __init__(self) -> None:
         self._taken = 0
-        # Start of the current absence, None while the owner is present, and length of the last one. The owner that left
-        # last is at the end.
+        # Start of the current absence (None while the owner is present), and length of the last absence. The owner that
+        # left last is at the end.
         self._owners: OrderedDict[Owner | None, tuple[int | None, float]] = OrderedDict()
 
     def began(self, owner: Owner | None) -> None:
@@ -37,6 +37,6 @@ class Absences:
             self._owners[owner] = (None, self._taken - start)
 
     def expected(self, owner: Owner | None) -> float:
-        """Return the owner's expected absence: its last one, or the current one if that is already longer."""
+        """Return the owner's expected absence: the last absence, or the current absence if it is already longer."""
         start, last = self._owners.get(owner, (None, 0))
         return last if start is None else max(last, self._taken - start)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Binding of workers to owners, and choice of the worker that makes room if no idle worker may serve an owner.
 
-This module holds only policy. What an exchange leaves in a process (modules, memory, patched libraries) cannot be taken
-out again, so a worker serves one owner until it ends. Registered functions count as an owner of their own: rows of
-every client pass through their workers, and session code must not find these rows there.
+This module holds only policy. Whatever an exchange leaves in a process (modules, memory, patched libraries) cannot be
+removed, so a worker serves one owner until it ends. Registered functions together count as one owner: their workers
+process rows of all clients, and session code must not find these rows there.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from updraft_server.pool.leases import Owner
 
 
 class Binding(NamedTuple):
-    """Binding that an exchange gives its worker."""
+    """Binding of a worker to the owner that its exchange serves."""
 
     owner: Owner | None
     """Owner of the session function; None for a registered function."""
@@ -32,7 +32,7 @@ class Binding(NamedTuple):
         return self.owner is None or self.owner.application_id != ""
 
     def can_serve(self, wanted: "Binding") -> bool:
-        """Return whether a worker with this binding may get the binding `wanted`."""
+        """Return whether a worker with this binding may serve an exchange with the binding `wanted`."""
         is_alike = self.owner == wanted.owner and self.restricted == wanted.restricted
         return self.is_lasting and is_alike and self.modules in ("", wanted.modules)
 
@@ -56,12 +56,12 @@ Key = TypeVar("Key")
 def best(idle: Sequence[tuple[Key, Bound]], wanted: Binding) -> Key | None:
     """Return the worker that has already loaded most of what the exchange needs, or None if no worker may serve it.
 
-    Among equals the worker used last wins.
+    Of several equal workers, return the worker that was used last.
     """
     fitting = [(key, bound) for key, bound in idle if bound.binding is None or bound.binding.can_serve(wanted)]
     if not fitting:
         return None
-    # `max` returns the first of several equals, so put the worker that started last first.
+    # `max` returns the first of several equal workers, so put the worker that started last first.
     fitting.reverse()
     return max(fitting, key=lambda each: (each[1].binding == wanted, each[1].used))[0]
 
@@ -70,7 +70,7 @@ def victim(idle: Sequence[tuple[Key, Bound]]) -> Key | None:
     """Return the idle worker that makes room for another owner, or None if no worker is idle.
 
     This is the least recently used worker of the owner with the most idle workers. An owner with one idle worker keeps
-    it as long as another owner has two. So owners that take turns keep their workers.
+    that worker as long as another owner has two. So owners that take turns keep their workers.
     """
     owned = Counter(_owner(bound) for _, bound in idle)
     return min(idle, key=lambda each: (-owned[_owner(each[1])], each[1].used))[0] if idle else None
@@ -79,8 +79,8 @@ def victim(idle: Sequence[tuple[Key, Bound]]) -> Key | None:
 def superfluous(spares: Sequence[tuple[Key, Bound]], expected_absence: Callable[[Owner | None], float]) -> Key:
     """Return the spare to end if there are too many.
 
-    Choose an owner with the most spares. If several tie, choose the one that is expected to stay away longest. Return
-    that owner's least recently used spare.
+    Choose an owner with the most spares. If several owners tie, choose the owner that is expected to stay away longest.
+    Return that owner's least recently used spare.
     """
     owned = Counter(_owner(bound) for _, bound in spares)
 

@@ -75,7 +75,7 @@ class WorkerPool(Protocol):
         """Return when all workers are warm; raises PoolError."""
 
     async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
-        """Return a worker at once; raises NoIdleWorker if the caller has to wait for one, and PoolError."""
+        """Return a worker at once; raises NoIdleWorker if the caller has to wait for a worker, and PoolError."""
 
     async def lease_idle(self, binding: Binding) -> Lease:
         """Lease an idle worker that serves no other owner; raises NoIdleWorker and PoolError."""
@@ -87,7 +87,7 @@ class WorkerPool(Protocol):
         """Return what each of these workers uses now; workers that cannot be measured are left out."""
 
     async def stack(self, worker: str) -> str | None:
-        """Return the Python stacks of all threads of a worker; empty if it does not answer, None if it has ended."""
+        """Return the stacks of a worker's Python threads; empty if the worker does not answer, None if it has ended."""
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after every change of idle, busy or starting, until the returned function is called."""
@@ -97,7 +97,7 @@ class WorkerPool(Protocol):
 
 
 async def until(pool: WorkerPool, condition: Callable[[], bool]) -> None:
-    """Wait until `condition` is true; every change of the pool checks it again."""
+    """Wait until `condition` is true. Check it again after every change of the pool."""
     changed = asyncio.Event()
     unsubscribe = pool.subscribe(changed.set)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vocabulary of a pool: what is requested, leased and given back. `updraft_server.pool.pool` does the work."""
+"""Types of a pool's interface: owners, tasks, leases and their outcomes. `updraft_server.pool.pool` implements it."""
 
 import asyncio
 import dataclasses
@@ -103,7 +103,7 @@ class Lease(Protocol):
     log_context: LogContext
 
     def count_for(self, tenant: str) -> None:
-        """Count the worker for this tenant, also while it waits for its next exchange."""
+        """Count the worker for this tenant, including the time between this exchange and the worker's next one."""
 
     def release(self, outcome: LeaseOutcome) -> None:
-        """Give the worker back: CLEAN for reuse, anything else kills and replaces it. Idempotent, never blocks."""
+        """Give the worker back. CLEAN allows reuse; any other outcome kills the worker. Idempotent, never blocks."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model processes of a pool as the front knows them: those of the current zygote, and those of retired zygotes.
+"""Front's records of a pool's model processes: processes of the current zygote, and processes of retired zygotes.
 
 A retired zygote has a successor, but its model processes still answer exchanges that began with them. Zygotes start,
 measure and end the processes. This module holds the output and usage of the processes, and the faults of functions.
@@ -58,7 +58,7 @@ class ZygoteModels:
         """Prepare to track model processes.
 
         Args:
-            outputs: Takes what the processes print.
+            outputs: Receives the lines that the processes print.
             on_fault: Called when `faults` has changed.
         """
         self.usage: Sequence[model_packets.ModelUsage] = ()
@@ -122,7 +122,7 @@ class ZygoteModels:
 
 
 class RetiredZygote:
-    """Front's end of the connection to a retired zygote. Both end when the zygote's last worker has ended."""
+    """Front's end of the connection to a retired zygote. Connection and zygote end after the zygote's last worker."""
 
     def __init__(
         self, connection: socket.socket, models: ZygoteModels, on_end: Callable[["RetiredZygote"], None]
@@ -132,7 +132,7 @@ class RetiredZygote:
         Args:
             connection: Connection to the zygote.
             models: The zygote's model processes.
-            on_end: Called when the zygote has gone away.
+            on_end: Called when the zygote has ended.
         """
         self._connection = connection
         self.models = models
@@ -143,12 +143,12 @@ class RetiredZygote:
         self._loop.add_reader(connection.fileno(), self._readable)
 
     def measure(self) -> None:
-        """Ask what the processes use; `models.usage` holds the answer once the zygote has sent it."""
+        """Request the usage of the processes; `models.usage` holds the answer once the zygote has sent it."""
         self._measured = []
         self._send(model_packets.MeasureModels(_UNASKED))
 
     async def stack(self, model: str) -> str | None:
-        """Return the Python stacks of a process; None if the process is not this zygote's."""
+        """Return the Python stacks of a process; None if the process belongs to another zygote."""
         return await self.models.stack(model, lambda name: self._send(ShowStack(name)))
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class RetiredZygote:
                 self._take_usage(packet)
             case None:
                 self.close()
-        # Faults that a retired zygote reports are ignored, because new exchanges get newer code.
+        # Ignore faults that a retired zygote reports, because new exchanges run newer code.
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -191,13 +191,13 @@ class RetiredZygote:
             self._send(model_packets.MeasureModels(_UNASKED, len(self._measured)))
 
     def _send(self, packet: Packet) -> None:
-        # Do not wait for a zygote that is gone or busy.
+        # Do not wait for a zygote that has ended or is busy.
         with suppress(OSError):
             self._connection.send(encode(packet))
 
 
 class PooledModels:
-    """The model processes that all of a pool's zygotes have started."""
+    """Model processes of all zygotes of a pool."""
 
     def __init__(self, outputs: Outputs, on_fault: Callable[[], None]) -> None:
         """Prepare to track model processes; the arguments are those of `ZygoteModels`."""
@@ -232,7 +232,7 @@ class PooledModels:
                 await measure()
 
     def measured(self, usage: Sequence[model_packets.ModelUsage]) -> None:
-        """Record the zygote's measurement, and ask retired zygotes for theirs; the next `usage` shows their answers."""
+        """Record the zygote's measurement, and ask retired zygotes to measure; a later `usage` has their answers."""
         self._current.usage = usage
         for zygote in self._retired:
             zygote.measure()
@@ -242,7 +242,7 @@ class PooledModels:
         self._current.lost()
 
     def retire(self, zygote: socket.socket) -> None:
-        """Keep the processes of a retired zygote for exchanges that have begun; `zygote` is a connection to it."""
+        """Keep the processes of a retired zygote for exchanges that have begun; `zygote` is the connection to it."""
         self._retired.append(RetiredZygote(zygote, self._current, self._retired.remove))
         self._current = self._make()
 

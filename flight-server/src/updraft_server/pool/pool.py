@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool as the front sees it: workers that are leased to one exchange each, and replaced by the zygote.
+"""Pool as the front uses it: workers that are leased to one exchange each, and replaced by the zygote.
 
-Exchanges wait for a pool in `updraft_server.front.queue`. `updraft_server.zygote.process` forks the pool's workers, and
-`worker` is the front's record of one worker. Nothing in this package knows gRPC or Arrow.
+Exchanges wait for a worker in `updraft_server.front.queue`. `updraft_server.zygote.process` forks the pool's workers,
+and `worker` is the front's record of one worker. This package uses neither gRPC nor Arrow.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class Pool:
         )
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)
-        # Extra workers that are being started: several exchanges of a task may ask at once.
+        # Extra workers that are being started: several exchanges of a task may request one at the same time.
         self._extra_of_tasks: Counter[leases.TaskKey | None] = Counter()
         self._closing = False
         self.generation = 0
@@ -89,7 +89,7 @@ class Pool:
             raise leases.PoolError(f"workers do not start: {self._starts.last_failure}")
 
     async def _are_there_within(self, seconds: float) -> bool:
-        """Wait until all configured workers run, or cannot be started; returns False on a timeout."""
+        """Wait until all configured workers run, or the pool gives up starting them; returns False on a timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await until(self, lambda: self.idle + self.busy >= self._settings.workers or self._starts.are_hopeless)
@@ -136,7 +136,7 @@ class Pool:
     async def stack(self, worker: str) -> str | None:
         """Return the Python stacks of all threads of a worker or model process.
 
-        The text is empty if the process does not answer. None means that the process has ended.
+        The text is empty if the process does not answer. Returns None if the process has ended.
         """
         found = self._workers.by_id.get(worker)
         if found is None:
@@ -147,11 +147,11 @@ class Pool:
     async def lease(
         self, task: leases.TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0
     ) -> leases.Lease:
-        """Lease an idle worker at once, or an extra one for a task that holds one; raises NoIdleWorker and PoolError.
+        """Lease an idle worker, or an extra worker if the task holds one; raises NoIdleWorker and PoolError.
 
         A worker serves one owner as long as it lives (`updraft_server.pool.bindings`). If no idle worker can serve this
-        owner, a spare or fresh worker takes the place of an idle one. The call takes a fresh worker only if there are
-        more than `leave_fresh`, or as many as the pool keeps.
+        owner, a spare or fresh worker replaces an idle one. The call uses a fresh worker only if the pool has more than
+        `leave_fresh` fresh workers, or as many as it keeps.
         """
         if self._closing:
             raise leases.PoolError("the pool is closing")
@@ -191,7 +191,7 @@ class Pool:
             raise leases.NoIdleWorker(str(error)) from None
         finally:
             self._extra_of_tasks[task] -= 1
-            # Drop zero counts, which would pile up as tasks come and go.
+            # Drop zero counts, which would accumulate over many tasks.
             self._extra_of_tasks += Counter()
         if share_memory(self.sandbox):
             await lease.wait_for_deaths(self._workers.leaving(lease, binding))
@@ -204,8 +204,8 @@ class Pool:
     def _in_place_of(self, other: PooledWorker | None, binding: Binding, leave_fresh: int) -> PooledWorker:
         """Return a spare or fresh worker for `binding` in the place of another owner's idle worker.
 
-        The idle worker becomes a spare. If the pool has no fresh worker and starts none, the idle worker ends, and its
-        replacement wakes the waiters. Raises NoIdleWorker if no worker can be returned now.
+        The idle worker becomes a spare. If the pool has no fresh worker and starts none, this method ends the idle
+        worker. The start of its replacement wakes the waiters. Raises NoIdleWorker if no worker can be returned now.
         """
         if other is None:
             raise leases.NoIdleWorker("all workers are busy")
@@ -215,9 +215,9 @@ class Pool:
         if substitute is None and len(fresh) > max(0, min(leave_fresh, self._settings.fresh_workers - 1)):
             substitute = fresh[0]
         if substitute is not None:
-            # Mark it idle first, so that the limit on spares cannot end it.
+            # Mark the substitute as idle first, so that the limit on spares cannot end it.
             substitute.state = WorkerState.IDLE
-            # Owners whose workers share /dev/shm may not be in the pool together.
+            # If workers share /dev/shm, the pool may not hold workers of several owners together.
             aside = self._workers.discard if share_memory(self.sandbox) else self._workers.set_aside
             aside(other)
             self._wake.set()
@@ -228,7 +228,7 @@ class Pool:
         raise leases.NoIdleWorker("no idle worker can serve the owner")
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after every change of idle, busy or starting; the returned function ends that."""
+        """Call `callback` after every change of idle, busy or starting, until the returned function is called."""
         self._subscribers.append(callback)
         return lambda: self._subscribers.remove(callback)
 
@@ -257,7 +257,7 @@ class Pool:
             while self._workers.missing(self._starts.unasked):
                 await self._starts.pace()
                 if self._zygote.hello is None:
-                    # Connect to the next zygote first: it ends the workers that this front does not claim in time.
+                    # Connect to the next zygote first: that zygote ends workers that this front does not claim in time.
                     break
                 if self._workers.missing(self._starts.unasked):
                     self._starts.begin()
@@ -286,7 +286,8 @@ class Pool:
         # workers.
         self.resting.all_go_on()
         if any(function.batched for function in self._zygote.functions):
-            # These workers cannot reach models any more. End them now: one might get an exchange before it notices.
+            # These workers cannot reach models any more. End them now, because a worker could receive an exchange
+            # before it notices the loss.
             self._workers.discard_all(worker for worker in self._workers.waiting if worker.may_call_models)
         self._wake.set()
         self._changed()
@@ -311,7 +312,7 @@ class Pool:
         self.functions = tuple(function for function in functions if function.name not in UNLISTED)
         self.unlisted = tuple(function for function in functions if function.name in UNLISTED)
         if hello.generation != self.generation:
-            # End the workers that have older functions; busy workers end after their exchange.
+            # End workers with older functions. Busy workers end after their exchange.
             self.generation = self._workers.generation = hello.generation
             self._workers.discard_all(self._workers.waiting)
         self._zygote.send(Sweep())
@@ -391,7 +392,7 @@ class Pool:
         self.idle = self._workers.count(WorkerState.IDLE)
         self.fresh = self._workers.count(WorkerState.FRESH)
         self.busy = len(self._workers.leases)
-        # Leave out workers that will be fresh: they add nothing to the number of exchanges that the pool can run.
+        # Leave out workers that will be fresh: they do not increase the number of exchanges that the pool can run.
         self.starting = min(self._starts.unasked, max(0, -self._workers.surplus)) + self._starts.extra
         for callback in list(self._subscribers):
             callback()

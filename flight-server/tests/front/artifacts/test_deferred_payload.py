@@ -229,8 +229,8 @@ async def test_a_client_that_sends_byte_after_byte_loses_its_place(pool: Any) ->
     ("command", "sent", "kind", "words"),
     [
         (envelope(), [part(b"x", 1)], ErrorKind.ERROR_KIND_PROTOCOL, "continues at byte 1, not 0"),
-        (envelope(3), [part(b"four")], ErrorKind.ERROR_KIND_PROTOCOL, "does not have the 3 bytes"),
-        (envelope(), [part(b"")], ErrorKind.ERROR_KIND_PROTOCOL, "does not have the"),
+        (envelope(3), [part(b"four")], ErrorKind.ERROR_KIND_PROTOCOL, "has 4 bytes, after 0 of the 3 bytes"),
+        (envelope(), [part(b"")], ErrorKind.ERROR_KIND_PROTOCOL, "has 0 bytes, after 0 of the"),
         (envelope(), [batch(1)], ErrorKind.ERROR_KIND_PROTOCOL, "before the payload that the pool requested"),
         (envelope(0), [], ErrorKind.ERROR_KIND_LIMIT, "the function has 0 bytes"),
         (envelope(2**40), [], ErrorKind.ERROR_KIND_LIMIT, f"the function has {2**40} bytes"),

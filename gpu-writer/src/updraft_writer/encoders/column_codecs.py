@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choice of the columns to compress and of the strings to write as DELTA_BYTE_ARRAY, by a trial on a few rows.
 
-A codec costs time in the writer and in every reader. It saves little on columns with dictionaries or
-DELTA_BINARY_PACKED, and on hashes and measurements. On strings that share prefixes with their neighbours, Snappy saves
-hardly more than DELTA_BYTE_ARRAY and takes longer. Codecs chosen for small files (zstd and gzip) compress the output of
-DELTA_BYTE_ARRAY better than the strings themselves, and do not take longer.
+A codec costs time in the writer and in every reader. A codec saves little on columns with dictionaries or
+DELTA_BINARY_PACKED, and on hashes and measurements. If neighbouring strings share prefixes, Snappy saves hardly more
+than DELTA_BYTE_ARRAY and takes longer. The codecs that clients choose for small files (zstd and gzip) compress the
+output of DELTA_BYTE_ARRAY better than they compress the strings, and take no longer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,22 +18,23 @@ from updraft_writer.encoders.encoder import EncodedBytes
 _TRIAL_ROWS = 2048
 # With fewer rows, a trial costs more than it can save.
 _LEAST_ROWS = 16 * _TRIAL_ROWS
-# A codec must shrink a column's pages to this share or less.
+# Use a codec for a column only if it shrinks the pages to this share or less.
 _WORTHWHILE_FRACTION = 0.9
-# DELTA_BYTE_ARRAY also costs time, in writing and reading, so it must shrink a column's pages to this share or less.
+# DELTA_BYTE_ARRAY costs time in writing and reading. Use it for a column only if it shrinks the pages to this share or
+# less.
 _WORTHWHILE_FRONT_FRACTION = 0.75
-# Snappy takes longer than DELTA_BYTE_ARRAY, so the result of DELTA_BYTE_ARRAY may be this many times as large as
-# Snappy's.
+# Snappy takes longer than DELTA_BYTE_ARRAY, so prefer DELTA_BYTE_ARRAY if its result is at most this many times as
+# large as Snappy's.
 _FRONTS_PER_SNAPPY = 5 / 4
-# Codecs chosen for small files also compress the output of DELTA_BYTE_ARRAY.
+# Clients choose these codecs for small files. With these codecs, the output of DELTA_BYTE_ARRAY is compressed too.
 _CODECS_OF_FRONTS = ("zstd", "gzip")
 
 
 def worthwhile_codecs(table: pa.Table, arguments: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
     """Return changes to `arguments`, the arguments of the `pq.ParquetWriter` for `table`.
 
-    Some columns lose their codec. Some of `texts`, the paths of string columns without a dictionary, get
-    DELTA_BYTE_ARRAY.
+    The changes switch off the codec of some columns. `texts` lists the paths of string columns without a dictionary;
+    the changes encode some of these columns as DELTA_BYTE_ARRAY.
     """
     if table.num_rows < _LEAST_ROWS:
         return {}
@@ -49,7 +50,7 @@ def worthwhile_codecs(table: pa.Table, arguments: Mapping[str, Any], texts: Sequ
         if worthwhile and left_bytes <= (_FRONTS_PER_SNAPPY if codec == "snappy" else 1) * packed_bytes[path]:
             encodings[path] = "DELTA_BYTE_ARRAY"
             packed = packed | {path} if left_bytes <= _WORTHWHILE_FRACTION * front_bytes else packed - {path}
-    # The library does not compress a column that is not named here.
+    # The library compresses only the columns that are named here.
     return {
         "column_encoding": encodings,
         "compression": dict.fromkeys(packed, codec),
@@ -69,7 +70,7 @@ def _fronts(trial: "_Trial", texts: Sequence[str], by_codec: Mapping[str, Any]) 
 
 
 class _Trial:
-    """Sample rows, encoded in different ways."""
+    """Sample rows, which are encoded in different ways."""
 
     def __init__(self, rows: pa.Table, arguments: Mapping[str, Any]) -> None:
         self._rows = rows
@@ -89,9 +90,9 @@ class _Trial:
         return _Trial(self._rows.select(held), self._arguments)
 
     def page_bytes(self, **changes: Any) -> dict[str, int]:
-        """Return the bytes of each leaf's data pages.
+        """Return the size of each leaf's data pages.
 
-        Dictionaries are left out, because their share of the bytes is far larger in a sample than in all rows.
+        The size excludes dictionaries: a dictionary's share of the bytes is far larger in a sample than in all rows.
         """
         collected: list[Any] = []
         arguments = self._arguments | changes

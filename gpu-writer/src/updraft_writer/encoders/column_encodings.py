@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choice of each column's encoding by a sample of the first row group.
 
-Most writers put a dictionary on every column by default. That costs about half of the encoder's time and most of the
-memory of an open file, but only columns with few distinct values get much smaller. Integers are encoded fastest as
+Most writers put a dictionary on every column by default. Dictionaries cost about half of the encoder's time and most of
+the memory of an open file, but shrink only columns with few distinct values by much. Integers are encoded fastest as
 differences between neighbours (DELTA_BINARY_PACKED). The differences are small if neighbours are close or there are few
 distinct values.
 """
@@ -21,12 +21,13 @@ _SAMPLED_ROWS = 2048
 # Differences are sampled in this many runs of neighbouring rows, each as long as a block of the format.
 _RUNS = 4
 _RUN_ROWS = 129
-# Largest dictionary page. Once a column's dictionary exceeds this size, the rest of the values are stored plain.
+# Largest dictionary page. Once a column's dictionary exceeds this size, the library stores the column's further values
+# plain.
 _DICTIONARY_PAGE_BYTES = 1024 * 1024
 # An encoding costs time, so its result must be at most this share of the plain size.
 _WORTHWHILE_FRACTION = 0.75
-# Encoding differences takes half to two thirds of the time of a dictionary, so differences may take this many times the
-# dictionary's bytes.
+# Encoding differences takes half to two thirds of the time of a dictionary. So prefer differences if they are at most
+# this many times as large as the dictionary encoding.
 _DIFFERENCES_PER_DICTIONARY = 5 / 4
 _LENGTH_PREFIX_BYTES = 4
 _LARGEST_INTEGER_DIGITS = 18
@@ -34,7 +35,7 @@ _LARGEST_INTEGER_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class ColumnEncodings:
-    """Paths of the leaf columns with a dictionary, and of those stored as differences. Other columns are plain."""
+    """Paths of the leaf columns with a dictionary, and of those stored as differences. All other columns are plain."""
 
     dictionaries: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
@@ -90,7 +91,7 @@ def _dictionary_bits(sample: pa.Array, step: int, width_bits: float) -> float:
 
 
 def _difference_bits(runs: Sequence[pa.Array]) -> float:
-    """Return the bits per value as a difference; infinite if the values are not integers in the file."""
+    """Return the bits per value if stored as differences; infinite if the file stores no integers for these values."""
     widths = [math.log2(1 + high - low) for low, high in filter(None, map(_range_of_differences, runs))]
     return sum(map(math.ceil, widths)) / len(widths) if widths else math.inf
 
@@ -104,7 +105,7 @@ def _range_of_differences(run: pa.Array) -> tuple[int, int] | None:
 
 
 def _as_integers(values: pa.Array) -> pa.Array | None:
-    """Return the integers that represent these values in the file, or None if they are not integers there."""
+    """Return the integers that represent these values in the file, or None if the file stores no integers for them."""
     data_type = values.type
     if pa.types.is_signed_integer(data_type):
         return values
@@ -121,7 +122,7 @@ def _as_integers(values: pa.Array) -> pa.Array | None:
 def _estimated_distinct(values: pa.Array) -> float:
     """Estimate how many distinct values a column has (Chao's estimator).
 
-    The more values occur only once in the sample, the more values the sample is missing.
+    The more values occur exactly once in the sample, the more values of the column are missing from the sample.
     """
     counts = pc.value_counts(values).field("counts")
     once, twice = (pc.sum(pc.equal(counts, times)).as_py() for times in (1, 2))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statistics of a Parquet file's columns, from its footer, for the file's receipt.
 
-A table format takes these statistics instead of reading the rows again, so they say no more than the footer does. A
-column has no bounds if a chunk with values has no bounds, or has bounds that readers must not use (because of NaN).
+A table format uses these statistics instead of reading the rows again, so the statistics must claim no more than the
+footer does. A column gets no bounds if any of its chunks has values but no bounds, or has bounds that readers must not
+use (because of NaN).
 """
 
 import codecs
@@ -14,9 +15,9 @@ from typing import Any
 from updraft.v1.write_pb2 import Bound, ColumnStatistics
 from updraft_writer.encoders.parquet_footer import Skipping
 
-# Longest bound. Longer strings and binaries are shortened, and table formats store far shorter prefixes.
+# Longest bound. Longer strings and binaries are cut. Table formats store far shorter prefixes.
 MAX_BOUND_BYTES = 256
-# Most bytes of all statistics of a file, because they travel in one message.
+# Maximum size of all statistics of a file together, because one message carries them.
 MAX_STATISTICS_BYTES = 1 << 20
 _MICROSECONDS = {"milliseconds": 1000, "microseconds": 1}
 _LAST_CODE_POINT, _SURROGATES = 0x10FFFF, range(0xD800, 0xE000)
@@ -30,9 +31,10 @@ def column_statistics(
 ) -> tuple[ColumnStatistics, ...]:
     """Return the statistics of the leaf columns, in the file's order.
 
-    `metadata` is pyarrow's FileMetaData, before `unusable` parts were removed from the footer. `rebased` says that the
-    file's dates and timestamps are in the hybrid calendar. Such columns get no bounds, because the bounds would be
-    wrong in a table. Columns without statistics are left out, and so are the columns beyond MAX_STATISTICS_BYTES.
+    `metadata` is pyarrow's FileMetaData, read before `unusable` parts were removed from the footer. `rebased` means
+    that the file stores dates and timestamps in the hybrid calendar. Date and timestamp columns then get no bounds,
+    because the bounds would be wrong in a table. The result omits columns without statistics, and columns beyond
+    MAX_STATISTICS_BYTES.
     """
     found: list[ColumnStatistics] = []
     left_bytes = MAX_STATISTICS_BYTES
@@ -51,7 +53,7 @@ def column_statistics(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Type of a column's bounds: the field of Bound that holds them, and the factor for stored values."""
+    """Type of a column's bounds: the field of Bound that stores them, and the factor for stored values."""
 
     field: str | None
     factor: int = 1
@@ -83,7 +85,7 @@ class _Kind:
         return cls(field, is_text=name == "String")
 
     def value(self, stored: Any) -> _Value:
-        """Convert a stored value to a value that is ordered like the column's values."""
+        """Convert a stored value to a value that compares like the column's values."""
         if self.field == "decimal":
             return int.from_bytes(stored, "big", signed=True) if isinstance(stored, bytes) else int(stored)
         return stored * self.factor if self.field == "integer" else stored  # type: ignore[no-any-return]
@@ -118,7 +120,7 @@ class _Kind:
         if not self.is_text:
             return prefix
         try:
-            # The decoder leaves out the last character if the cut has left only its beginning.
+            # If the cut leaves only a part of the last character, the decoder drops that part.
             return prefix[: codecs.utf_8_decode(prefix)[1]]
         except UnicodeDecodeError:
             return None

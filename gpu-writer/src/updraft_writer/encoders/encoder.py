@@ -23,7 +23,7 @@ class Footer:
 
 
 class EncodedBytes(io.RawIOBase):
-    """File object that an encoder library writes to. It keeps the bytes until `take` returns them, even once closed."""
+    """File object that an encoder library writes to. It keeps the bytes until `take` returns them, even when closed."""
 
     mode = "wb"
 
@@ -35,7 +35,7 @@ class EncodedBytes(io.RawIOBase):
         self._block: Block | None = None
 
     def write(self, data: Any) -> int:
-        """Keep a copy of `data`, which the library may reuse afterwards."""
+        """Keep a copy of `data`, because the library may reuse the memory of `data`."""
         rest = memoryview(data).cast("B")
         size = len(rest)
         self.written_bytes += size
@@ -77,7 +77,7 @@ def with_end(pieces: list[Piece], least_bytes: int) -> tuple[list[Piece], bytes]
 
 
 class Encoder(Protocol):
-    """Encoder of one file. It must not be used after an error. `reason` says why it was chosen."""
+    """Encoder of one file. It must not be used after an error. `reason` explains the choice of this encoder."""
 
     reason: Reason
 
@@ -87,7 +87,7 @@ class Encoder(Protocol):
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the next row group needs a turn on the GPU."""
+        """Whether the next row group has to wait for a turn on the GPU."""
 
     @property
     def retained_bytes(self) -> int:

@@ -24,9 +24,9 @@ _ZERO = Skipping.DICTIONARY | Skipping.BLOOM_FILTER
 
 
 class FloatValues:
-    """NaN and zeros in the rows of one file. Columns without floats cost nothing.
+    """Record of NaN and zeros in the rows of one file. Columns without floats cost nothing.
 
-    `matched_by_bits` holds the numbers of the leaf columns that have a dictionary or a bloom filter.
+    `matched_by_bits` contains the numbers of the leaf columns that have a dictionary or a bloom filter.
     """
 
     def __init__(self, schema: pa.Schema, *, matched_by_bits: Container[int]) -> None:
@@ -53,7 +53,7 @@ class FloatValues:
     def unusable(self, row_groups: Sequence[int]) -> dict[tuple[int, int], Skipping]:
         """Return the parts that readers must not use, keyed by the numbers of row group and leaf column.
 
-        `row_groups` holds the number of rows of each row group. A table may be spread over several row groups.
+        `row_groups` lists the number of rows of each row group. The rows of one table may lie in several row groups.
         """
         unusable: dict[tuple[int, int], Skipping] = {}
         ends = list(accumulate(rows for rows, _ in self._tables))
@@ -81,7 +81,7 @@ def is_float(data_type: pa.DataType) -> bool:
 
 
 def _has_nan(values: pa.Array) -> bool:
-    # A sum is the fastest check. It is NaN if a value is NaN, but also if both infinities occur.
+    # A sum is the fastest check. The sum is NaN if any value is NaN, and also if the values contain both infinities.
     total = pc.sum(values).as_py()
     return total is not None and total != total and bool(pc.any(pc.is_nan(values)).as_py())
 

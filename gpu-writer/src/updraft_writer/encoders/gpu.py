@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet and ORC on a GPU. A file that the GPU cannot begin goes to the CPU; a file that fails later is lost.
+"""Parquet and ORC on a GPU. If the GPU fails before a file has begun, the CPU encodes the file. Later, the file fails.
 
-If the device has too little memory for a row group, the encoder tries its halves; the file then has more row groups.
+If the device has too little memory for a row group, the encoder encodes the halves separately. The file then has more
+row groups.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +23,7 @@ from updraft_writer.reason import Reason, ReasonKind
 
 
 class DeviceOutput(EncodedBytes):
-    """File object whose `write` never raises; `check` raises the error instead.
+    """File object whose `write` never raises. A later `check` raises the error instead.
 
     With `checksums`, `write` adds a checksum to each page.
     """
@@ -40,7 +41,7 @@ class DeviceOutput(EncodedBytes):
             if self._error is None:
                 for part in self._with_checksums(view):
                     super().write(part)
-        # An exception raised here would only be printed, and the file would lack these bytes.
+        # The library would only print an exception raised here, and the file would lack these bytes.
         except BaseException as error:
             self._error = error
         return len(view)
@@ -63,15 +64,15 @@ class DeviceOutput(EncodedBytes):
             raise self._error
 
 
-# Halves with fewer rows are not tried: if so few rows do not fit into the device's memory, fewer are unlikely to fit.
+# Do not try halves with fewer rows: if so few rows exceed the device's memory, fewer rows are unlikely to fit.
 _FEWEST_ROWS = 1024
-# Most raw bytes of a write. An H200 encodes twice as many bytes per second if a write has 400 MB instead of 128, and
-# twice as many again with 1.6 GB. But a column should stay below 2 GiB in the library.
+# Most raw bytes of one write. An H200 encodes twice as many bytes per second if a write has 400 MB instead of 128 MB,
+# and twice as many again with 1.6 GB. But the library needs columns below 2 GiB.
 _MOST_JOINED_BYTES = 1 << 30
 
 
 class GpuEncoder:
-    """Encoder of one file. `make_cpu` creates the CPU encoder that takes over if the first row group fails."""
+    """Encoder of one file. If the first row group fails, the CPU encoder that `make_cpu` creates takes over."""
 
     def __init__(self, gpu: Gpu, layout: Layout, make_cpu: Callable[[], Encoder], blocks: Blocks | None = None) -> None:
         self.reason = Reason(ReasonKind.GPU, "the GPU encoder supports all that the file needs")
@@ -97,7 +98,7 @@ class GpuEncoder:
 
     @property
     def retained_bytes(self) -> int:
-        """Bytes retained between row groups. The GPU's library keeps only data for the footer, which counts as 0."""
+        """Bytes retained between row groups: 0, because the GPU's library keeps only a little data for the footer."""
         return self._cpu.retained_bytes if self._cpu else 0
 
     @property
@@ -106,9 +107,9 @@ class GpuEncoder:
         return self._cpu.footer if self._cpu else self._footer
 
     def choose(self, batches: Iterable[pa.RecordBatch], *, threads: int) -> None:
-        """Leave the GPU if the CPU is expected to encode the first row group sooner. `batches` are that row group.
+        """Leave the GPU if the CPU is expected to encode the first row group, which is `batches`, sooner.
 
-        The CPU's encoder has `threads` threads. Without measured costs, the file stays on the GPU.
+        The CPU's encoder has `threads` threads. If no costs were measured, the file stays on the GPU.
         """
         if self._gpu.costs is None or self._rows or not self.on_gpu:
             return
@@ -120,10 +121,7 @@ class GpuEncoder:
             self._leaves = Reason(ReasonKind.COST, str(estimate))
 
     def most_joined_bytes(self) -> int:
-        """Return the most raw bytes of row groups that the next `write` may join; 0 if it must not join any.
-
-        The first row group is written alone, because the file may still go to the CPU.
-        """
+        """Return the most raw bytes of row groups that the next `write` may join; 0 if it must not join row groups."""
         if not self._rows or not self.on_gpu or not self._layout.joins:
             return 0
         return min(_MOST_JOINED_BYTES, self._gpu.admission.limits.shared_raw_bytes)
@@ -162,7 +160,7 @@ class GpuEncoder:
         return pieces
 
     def _encode(self, table: pa.Table) -> None:
-        """Encode a table. If the table does not fit and the file has begun, encode its halves. Raises DeviceError."""
+        """Encode a table. If a table of a begun file exceeds the memory, encode the halves. Raises DeviceError."""
         try:
             self._try(table)
         except DeviceMemoryError:
@@ -170,7 +168,7 @@ class GpuEncoder:
                 raise
         else:
             return
-        # Encode the halves outside the handler, because the exception may keep device memory alive.
+        # Encode the halves outside the exception handler, because the exception may keep device memory alive.
         half = table.num_rows // 2
         self._encode(table.slice(0, half))
         self._encode(table.slice(half))
@@ -183,8 +181,8 @@ class GpuEncoder:
             with closing(self._gpu.staging.parts(table)) as parts:
                 self._file.write(parts)
         except DeviceMemoryError as error:
-            # A row group cannot be written again if part of it was written. A failed attempt at the first row group may
-            # have written the file's header, which is not such a part.
+            # If a part of a row group was written, the row group cannot be written again. A failed attempt at the first
+            # row group may have written the file's header, which belongs to no row group.
             if self._rows and self._output.written_bytes != before_bytes:
                 raise DeviceError(f"out of memory after part of a row group was returned: {error}") from error
             raise

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of Arrow columns to types that a GPU's library accepts.
 
-The library has no maps or binary values. A map becomes a list of entries, and a binary value becomes a string. Neither
-conversion copies the values. Decimals are narrowed on the device. If a column cannot be converted, the error names it
-and the file goes to the CPU.
+The library supports neither maps nor binary values. A map becomes a list of entries, and a binary value becomes a
+string. Neither conversion copies the values. The device narrows decimals. If a column cannot be converted, the error
+names the column and the CPU encodes the file.
 """
 
 from collections.abc import Iterable, Sequence
@@ -68,7 +68,7 @@ def _column(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
     if pa.types.is_map(data_type):
         return _map(field, path, int96=int96)
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        # The library stores the name of a list's values unchanged. Spark and the CPU's encoder use this name.
+        # The library stores the name of a list's values unchanged. Spark and the CPU's encoder use the name `element`.
         child = _column(data_type.value_field.with_name("element"), f"{path}.element", int96=int96)
         of = pa.large_list if pa.types.is_large_list(data_type) else pa.list_
         return DeviceColumn(name, of(child.field), nullable, (child,))
@@ -124,14 +124,14 @@ def _list(array: pa.Array, column: DeviceColumn) -> pa.Array:
         values = pa.StructArray.from_arrays([keys, items], fields=list(child.data_type))
     else:
         values = _array(array.values, child)
-    # A slice shares its values with the whole array, so pass its offset on.
+    # A slice shares its values with the whole array, so pass the slice's offset on.
     return pa.Array.from_buffers(
         column.data_type, len(array), array.buffers()[:2], array.null_count, array.offset, children=[values]
     )
 
 
 def _without_hidden_values(array: pa.Array) -> pa.Array:
-    """Make null lists empty: in Arrow they may contain hidden values, which the device would count."""
+    """Make null lists empty: Arrow allows hidden values in a null list, and the device would count these values."""
     if not array.null_count:
         return array
     offsets = array.offsets

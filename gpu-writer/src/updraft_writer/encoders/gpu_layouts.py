@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layouts of files that a GPU can write, in both formats: columns, options, and the footer that Spark expects.
 
-Dates and times are converted to their stored form before they reach the device, by the same code as on the CPU. Before
-any data arrives, a layout refuses everything that the device's library cannot write, with a reason for the receipt. The
-CPU encoders can write all of it.
+Dates and times are converted to their stored form before the device receives them, by the same code as on the CPU.
+Before any data arrives, a layout refuses everything that the device's library cannot write, with a reason for the
+receipt. The CPU encoders can write everything that a layout refuses.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,18 +31,18 @@ from updraft_writer.pieces import Piece
 from updraft_writer.reason import NotOnGpuError, ReasonKind
 
 _PAGE_BYTES = range(1024, 1 << 31)
-# The library cuts joined row groups again. Row groups with a smaller target are not joined, because the library might
+# The library cuts joined row groups again. Do not join row groups with a smaller target, because the library might then
 # cut more row groups than Parquet can count.
 _SMALLEST_JOINED_BYTES = 16 << 20
-# Largest usual batch. A row group may exceed its target by a batch, and the library must not cut it for that.
+# Largest usual batch. A row group may exceed its target by one batch, and the library must not cut such a row group.
 _LARGEST_USUAL_BATCH_BYTES = 8 << 20
 _DICTIONARIES = {
     Dictionaries.DICTIONARIES_ALWAYS: DictionaryPolicy.ALWAYS,
     Dictionaries.DICTIONARIES_NEVER: DictionaryPolicy.NEVER,
 }
-# Levels that Spark sends by default. They do not count as a request for a level.
+# Levels that Spark sends by default. The layout does not treat them as a client's request for a level.
 _SPARK_LEVELS = {Codec.CODEC_ZSTD: 3, Codec.CODEC_GZIP: 6}
-# Shortest stride that the library accepts, and the step: the library rounds a stride down to a multiple of the step.
+# Shortest stride that the library accepts, and the step: the library rounds strides down to a multiple of the step.
 _SHORTEST_STRIDE, _STRIDE_STEP = 512, 8
 
 
@@ -79,7 +79,7 @@ class ParquetLayout:
         self._times = replace(ParquetTimes.asked_for(options), names_wall_clocks=False)
         self._wall_clocks = self._times.unnamed_wall_clocks(schema)
         self._schema = self._times.stored_schema(schema)
-        # The library chooses which columns get a dictionary, so any leaf may have one.
+        # The library chooses the columns with a dictionary, so any leaf may have a dictionary.
         self._floats = FloatValues(self._schema, matched_by_bits=range(sum(1 for _ in schema_leaves(self._schema))))
         self.plan = ParquetPlan(
             columns=device_columns(self._schema, int96=self._times.uses_int96),
@@ -106,7 +106,7 @@ class ParquetLayout:
         return device_table(stored, self.plan.columns)
 
     def _encodings(self, stored: pa.Table) -> Mapping[str, str]:
-        """Return the delta encodings of the columns without children; the library chooses for the others."""
+        """Return the delta encodings of the columns without children. The library chooses all other encodings."""
         plain = {column.name for column in self.plan.columns if not column.children}
         return {path: encoding for path, encoding in self._choose_encodings(stored).items() if path in plain}
 
@@ -146,8 +146,8 @@ class OrcLayout:
         if any(map(is_wall_clock, schema_leaves(schema))):
             raise NotOnGpuError(ReasonKind.TYPE, "the GPU encoder cannot mark ORC timestamps as having no time zone")
         if any(map(is_float, schema_leaves(schema))):
-            # The library leaves NaN out of minimum, maximum and sum. But ORC's Java reader has to see a sum of NaN to
-            # know that minimum and maximum leave NaN out.
+            # The library ignores NaN in minimum, maximum and sum. But ORC's Java reader learns from a sum of NaN that
+            # minimum and maximum ignore NaN.
             raise NotOnGpuError(
                 ReasonKind.TYPE, "the GPU encoder's ORC statistics would hide NaN values of float columns"
             )
@@ -188,7 +188,7 @@ def _asks_for_a_level(compression: Compression) -> bool:
 
 
 def _cut_bytes(options: ParquetOptions) -> int | None:
-    """Return the bytes at which the library cuts joined row groups; None if row groups of this file are not joined."""
+    """Return the size at which the library cuts joined row groups; None if this file's row groups are not joined."""
     wanted_bytes = int(options.row_group_bytes) or DEFAULT_ROW_GROUP_BYTES
     if options.row_group_rows or wanted_bytes < _SMALLEST_JOINED_BYTES:
         return None

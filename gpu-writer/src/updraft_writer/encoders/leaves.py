@@ -36,7 +36,7 @@ def is_text(leaf: pa.DataType) -> bool:
 
 
 def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the values of a column's leaves. Values below a null are left out or null."""
+    """Yield the values of a column's leaves. A value below a null is either omitted or null."""
     if isinstance(array, pa.ExtensionArray):
         yield from leaf_arrays(array.storage)
     elif pa.types.is_map(array.type):
@@ -79,7 +79,7 @@ def with_leaves(
 ) -> pa.Array:
     """Convert a column to the type `stored`, which has the same nesting, and apply `change` to each leaf.
 
-    With `required`, the result has no validity information. Raises EncodeError for a null in a non-nullable field.
+    With `required`, the result contains no validity information. Raises EncodeError for a null in a non-nullable field.
     """
     if pa.types.is_map(stored):
         keys = with_leaves(array.keys, stored.key_type, change)
@@ -106,7 +106,7 @@ def table_with_leaves(
 ) -> pa.Table:
     """Convert a table to the stored schema by applying `change` to the leaves of its columns.
 
-    A column that already has its stored type is converted only if `changes` returns true for the type. Raises
+    If a column already has its stored type, `change` is applied only if `changes` returns true for that type. Raises
     EncodeError for a null in a non-nullable field.
     """
     columns = [
@@ -123,7 +123,7 @@ def _child(
 ) -> pa.Array:
     """Convert a field of a struct.
 
-    Below a null struct, Arrow reports even a non-nullable field as null; Parquet does not.
+    Below a null struct, Arrow reports even a non-nullable field as null. Parquet reports no null there.
     """
     child = struct.field(index)
     required = bool(child.null_count) and not field.nullable

@@ -10,18 +10,18 @@ DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
 DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
 DEFAULT_ROW_INDEX_STRIDE = 10_000
 DEFAULT_ORC_FALSE_POSITIVES = 0.01
-# Parquet counts the bytes of a page in 32 bits.
+# Parquet stores the size of a page in 32 bits.
 _MAX_PAGE_BYTES = (1 << 31) - 1
-# The library takes the number of distinct values as 32 bits.
+# The library stores the number of distinct values in 32 bits.
 _MAX_DISTINCT_VALUES = (1 << 31) - 1
 _MIN_FALSE_POSITIVES = 1e-6
-# The library's own limits on one filter.
+# The library's own size limits for one filter.
 _FEWEST_BLOOM_BYTES, _MOST_BLOOM_BYTES = 32, 128 << 20
 _MAX_BLOOM_BYTES = 256 << 20
-# The footer repeats the path of each column in each row group.
+# Limit on the bytes of column paths in a footer, which repeats the path of each column in each row group.
 _MAX_FOOTER_NAMES_BYTES = 64 << 20
 _MAX_ROW_INDEX_STRIDE = (1 << 31) - 1
-# Minimum of ORC for Java. Each stride has an entry in the index, which stays in memory until its stripe ends.
+# Minimum of ORC for Java. The index contains an entry for each stride, and stays in memory until the stripe ends.
 _MIN_ROW_INDEX_STRIDE = 1000
 
 
@@ -63,7 +63,7 @@ def check_orc(options: OrcOptions) -> None:
 
 
 def check_footer_names(row_groups: int, names_bytes: int) -> None:
-    """Raise EncodeError if the names of the columns, once for each row group, take more bytes than a footer may."""
+    """Raise EncodeError if the column names, repeated for each row group, exceed the bytes that a footer may have."""
     if row_groups * names_bytes > _MAX_FOOTER_NAMES_BYTES:
         raise EncodeError(
             f"the names of the columns take {names_bytes} bytes in each of {row_groups} row groups, the limit of a "
@@ -83,7 +83,7 @@ def bloom_bytes(options: ParquetOptions) -> int:
 
 
 def filters_from_start_bytes(command: WriteCommand) -> int:
-    """Return the memory of the bloom filters that exist once a file is open; raises WriteOptionError."""
+    """Return the memory of the bloom filters that are allocated when a file is opened; raises WriteOptionError."""
     check_orc(command.orc)
     return orc_bloom_bytes(command.orc) if command.HasField("orc") else 0
 
@@ -95,17 +95,18 @@ def filters_of_row_group_bytes(command: WriteCommand) -> int:
 
 
 def orc_bloom_bytes(options: OrcOptions) -> int:
-    """Return the memory of the bloom filters of one stride, which exist from the start."""
+    """Return the memory of the bloom filters of one stride, which the library allocates when the file is opened."""
     values = options.row_index_stride or DEFAULT_ROW_INDEX_STRIDE
     false_positives = options.bloom_filter_false_positive_probability or DEFAULT_ORC_FALSE_POSITIVES
-    # Same formula as in the library: the optimal number of bits for one value in each row, rounded up to whole words.
+    # The library uses the same formula: the optimal number of bits for one value in each row, rounded up to whole
+    # words.
     bits = -values * math.log(false_positives) / math.log(2) ** 2
     # A column that is named twice has one filter.
     return len(set(options.bloom_filter_columns)) * (math.ceil(bits / 64) * 8)
 
 
 def _filter_bytes(distinct_values: int, false_positives: float) -> int:
-    """Return the size of a split-block filter as Parquet's specification computes it: a power of two."""
+    """Return the size of a split-block filter by the formula of Parquet's specification: a power of two."""
     bits = -8 * distinct_values / math.log(1 - false_positives ** (1 / 8))
     size = 1 << math.ceil(math.log2(max(1.0, bits / 8)))
     return min(_MOST_BLOOM_BYTES, max(_FEWEST_BLOOM_BYTES, size))

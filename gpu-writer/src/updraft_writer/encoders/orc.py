@@ -30,7 +30,7 @@ DEFAULT_STRIPE_BYTES = 64 * 1024 * 1024
 _CONVERTED_ROWS = 64 * 1024
 # Spark's orc.dictionary.key.threshold.
 _DICTIONARY_THRESHOLD = 0.8
-# The library's own buffers, which exist before the first row.
+# Size of the library's own buffers, which the library allocates before the first row.
 _BYTES_PER_FILE = 2 * 1024 * 1024
 _BYTES_PER_COLUMN = 512 * 1024
 _ORC_NAMES = {"none": "uncompressed", "gzip": "zlib"}
@@ -39,7 +39,7 @@ _ORC_NAMES = {"none": "uncompressed", "gzip": "zlib"}
 class OrcEncoder:
     """Encoder of one ORC file.
 
-    Stripes are independent of row groups: the library ends a stripe when the stripe is large enough.
+    Stripes are independent of row groups: the library ends a stripe once the stripe is large enough.
     """
 
     name = "pyarrow-orc"
@@ -96,7 +96,7 @@ class OrcEncoder:
             raise EncodeError(f"rows cannot be encoded as ORC: {error}") from error
         pieces = self._output.take()
         if pieces:
-            # A stripe has ended somewhere in this table, so the next stripe holds at most the whole table.
+            # A stripe ended within this table, so the next stripe contains at most the rows of this table.
             self._unstored_bytes = data_bytes(table)
         return pieces
 
@@ -110,8 +110,8 @@ class OrcEncoder:
 
     def _opened(self) -> orc.ORCWriter:
         """Open a writer and have it allocate its buffers; raises WriteOptionError."""
-        # The library allocates 1 MiB for each stream of each column and fills little of it. If the library got pages
-        # that earlier batches have used, all these pages would stay resident as long as the file is open.
+        # The library allocates 1 MiB for each stream of each column and fills little of it. If these allocations reused
+        # pages of earlier batches, all the pages would stay resident until the file is closed.
         clean_freed_memory()
         try:
             writer = orc.ORCWriter(
@@ -122,7 +122,7 @@ class OrcEncoder:
                 dictionary_key_size_threshold=_DICTIONARY_THRESHOLD,
                 **self._bloom_filters,
             )
-            # An empty table reveals what ORC cannot hold, and makes the library allocate its buffers.
+            # Writing an empty table fails if ORC does not support a type, and makes the library allocate its buffers.
             writer.write(pa.Table.from_batches([], self._schema))
             return writer
         except (pa.ArrowException, OSError) as error:
@@ -150,14 +150,14 @@ class OrcEncoder:
 def _is_hashed_alike(field: pa.Field) -> bool:
     """Return whether equal values have the same hash in a bloom filter.
 
-    0.0 and -0.0 are equal but have different hashes. A date before 1582 has one hash in the file and another in the
-    reader, because the file and the reader use different calendars.
+    0.0 and -0.0 are equal but have different hashes. The file and the reader use different calendars, so a date before
+    1582 has one hash in the file and another hash in the reader.
     """
     return not is_float(field.type) and not pa.types.is_date(field.type)
 
 
 def _without_offsets(table: pa.Table) -> pa.Table:
-    """Copy sliced structs: the library ignores a slice's offset and reads the first rows of the whole array."""
+    """Copy sliced structs, because the library ignores a slice's offset and reads the first rows of the whole array."""
     for index, column in enumerate(table.columns):
         if pa.types.is_struct(column.type):
             whole = pa.chunked_array([pa.concat_arrays([chunk]) for chunk in column.chunks], column.type)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addition of key-value pairs and the calendar to the footer of an ORC file, which the library cannot do.
+"""Addition of key-value pairs and the calendar to the footer of an ORC file, for which the library has no option.
 
 A file ends with its footer (a protobuf message, in compressed chunks), the postscript (an uncompressed message) and the
-postscript's length in one byte. Bytes appended to a protobuf message become part of it, and a chunk may be
-uncompressed. So the pairs go into uncompressed chunks at the end, and only the footer's length in the postscript
-changes.
+postscript's length in one byte. Bytes appended to a protobuf message become part of the message, and a chunk may be
+uncompressed. So this module appends the pairs to the footer in uncompressed chunks, and changes only the footer's
+length in the postscript.
 """
 
 from collections.abc import Iterator, Mapping

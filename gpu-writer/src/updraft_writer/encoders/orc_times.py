@@ -5,7 +5,7 @@ Dates are stored in Spark 2's calendar. Times without a zone are stored as integ
 
 The writer does not use ORC's own timestamps. The library splits a timestamp before 1970 into seconds and nanoseconds
 rounded towards zero, so both are negative. ORC's Java reader, and therefore Spark, fails on negative nanoseconds. No
-other value passed to the library gives the pair that Java writes, so a schema with such timestamps is refused instead.
+other input makes the library store the pair that Java writes, so this module refuses schemas with such timestamps.
 """
 
 import pyarrow as pa

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checksums of Parquet pages, for a library that writes none.
 
-A page's header has an optional field for the CRC32 of the page's bytes. Adding it makes the header longer, so
-everything after it moves. The pages pass through while a row group is encoded. Once the file is closed, its end (page
-indexes and footer) gets the new offsets and sizes. Everything else stays the same: the file is the one that a library
-with checksums would have written.
+A page's header has an optional field for the CRC32 of the page's bytes. Adding this field makes the header longer, so
+everything after the header moves. This module adds the checksums to the pages while a row group is encoded. Once the
+file is closed, the module corrects the offsets and sizes in the end of the file (page indexes and footer). Everything
+else stays the same: a library with checksums would have written the same file.
 """
 
 import struct
@@ -22,7 +22,7 @@ _PAGE_BYTES, _CHECKSUM = 3, 4
 # Fields of FileMetaData and RowGroup.
 _ROW_GROUPS = 4
 _COLUMNS, _BYTES_OF_ROW_GROUP, _ROW_GROUP_AT, _STORED_BYTES_OF_ROW_GROUP = 1, 2, 5, 6
-# Fields of ColumnChunk. The field after an index's offset is its length.
+# Fields of ColumnChunk. The field after an index's offset contains the index's length.
 _CHUNK_AT, _METADATA, _OFFSET_INDEX_AT = 2, 3, 4
 _INDEXES_AT = (_OFFSET_INDEX_AT, 6)
 # Fields of ColumnMetaData.
@@ -37,17 +37,17 @@ class PageChecksums:
 
     def __init__(self) -> None:
         self._at = 0
-        # Offsets of the page headers as the library counts them, and for each page, the bytes that the checksums of it
-        # and of all pages before it add.
+        # Offsets of the page headers in the library's file. For each page, also the number of bytes that the checksums
+        # of this page and of all pages before it add.
         self._starts: list[int] = []
         self._growths: list[int] = []
         # Start of a page whose rest has not been written yet.
         self._begun = b""
 
     def add(self, data: memoryview) -> Iterator[memoryview | bytes]:
-        """Yield what the library writes next, with a checksum in each page's header.
+        """Yield the bytes that the library writes next, with a checksum in each page's header.
 
-        The parts are views of `data` where that is possible. Raises EncodeError for bytes that are not pages.
+        The yielded parts are views of `data` where possible. Raises EncodeError for bytes that are not pages.
         """
         if self._begun:
             data, self._begun = memoryview(self._begun + data), b""
@@ -71,7 +71,7 @@ class PageChecksums:
     def end(self, end: bytes) -> bytes:
         """Return the end of the file, which begins after the last page, with new offsets and sizes.
 
-        Raises EncodeError if the pages are not those of the footer.
+        Raises EncodeError if the footer describes other pages.
         """
         if self._begun:
             raise EncodeError(f"the library ended the file within a page, {len(self._begun)} bytes after its start")
@@ -102,8 +102,8 @@ class PageChecksums:
         if end > len(data):
             return None
         checksum = zlib.crc32(data[body:end])
-        # A field stores the difference between its number and the previous field's. The next field now follows the
-        # checksum instead of the size, so its difference is one less.
+        # A field stores the difference between its number and the previous field's number. The field that followed the
+        # size now follows the checksum, so its difference is one less.
         field_header = bytes([data[after_size] - 0x10])
         signed = checksum - (checksum >> 31 << 32)
         parts = (
@@ -152,7 +152,7 @@ class _End:
                 _add(message, self._growth(message[field][1]), field)
 
     def _move_chunk(self, chunk: Struct) -> int:
-        """Move a column chunk; return the number of bytes that it grows by."""
+        """Move the offsets of a column chunk; return the number of bytes that checksums add to the chunk."""
         _, metadata = chunk[_METADATA]
         if not metadata[_STORED_BYTES][1]:
             return 0
@@ -167,7 +167,7 @@ class _End:
         return grown
 
     def _moved_indexes(self, chunks: list[Struct]) -> bytes:
-        """Return the indexes of all pages, and note in the chunks where they are now."""
+        """Return the indexes of all pages, and set their new offsets and lengths in the chunks."""
         places = [(chunk[field][1], field, chunk) for chunk in chunks for field in _INDEXES_AT if field in chunk]
         indexes = bytearray()
         grown_bytes = self._growths[-1] if self._growths else 0

@@ -30,14 +30,16 @@ from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
 from updraft_writer.pieces import Blocks, Piece
 from updraft_writer.reason import Reason
 
-# Share of a row group that an open writer retains with sampled dictionaries. With a dictionary on every column it
-# retains the whole row group.
+# Share of a row group that an open writer retains if a sample decides which columns get a dictionary. If every column
+# has a dictionary, the writer retains the whole row group.
 _RETAINED_FRACTION = 1 / 8
-# Parquet's own default, for clients that name no size. Spark and the Python client name one if it matters to a reader.
+# Parquet's own default, for clients that name no size. Spark and the Python client name a size if it matters to a
+# reader.
 DEFAULT_ROW_GROUP_BYTES = 128 * 1024 * 1024
 _DEFAULT_PAGE_BYTES = 1024 * 1024
-# Limits on the values encoded between two checks of a page's size. Within these limits, the library checks after half a
-# page, so that a page exceeds its limit by at most half. Fewer checks save time if the values are small.
+# Limits on the number of values that the library encodes between two checks of a page's size. Within these limits, the
+# library checks after half a page, so that a page exceeds its size limit by at most half. If the values are small,
+# fewer checks save time.
 _MOST_VALUES, _FEWEST_VALUES = 20_000, 16
 _LOOKS_PER_PAGE = 2
 
@@ -120,7 +122,7 @@ class ParquetEncoder:
         return self._floats.unusable([metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)])
 
     def _give_up(self) -> None:
-        """Close a failed writer here, because its finalizer would close it where the error cannot be caught."""
+        """Close a failed writer here. Otherwise its finalizer would close it, where nothing can catch the error."""
         if self._writer is not None:
             with suppress(pa.ArrowException, RuntimeError):
                 self._writer.close()
@@ -137,8 +139,8 @@ class ParquetEncoder:
     def delta_encodings(self, stored: pa.Table) -> Mapping[str, str]:
         """Return the paths of the leaf columns that get a delta encoding, with the encoding's name.
 
-        This is the choice for a file whose first row group is `stored`, with times as they are stored. Use another
-        encoder to write the file.
+        The encodings suit a file whose first row group is `stored`, with dates and times in their stored form. Use
+        another encoder to write the file.
         """
         if self._is_compact:
             self._choose_arguments(stored)
@@ -175,7 +177,7 @@ class ParquetEncoder:
         return [path for path in texts if path not in self._encodings.dictionaries and path not in ambiguous]
 
     def _stored_as_bytes(self) -> set[str]:
-        """Return the paths of the leaves that are integers in Arrow but not in the file: INT96 and legacy decimals."""
+        """Return the paths of the leaves that are integers in Arrow but stored as bytes: INT96 and legacy decimals."""
         int96, legacy = self._times.has_int96(self._schema), self._options.legacy_decimals
         return {
             path
@@ -196,7 +198,8 @@ class ParquetEncoder:
             "compression": codec_name(options.compression),
             "compression_level": compression_level(options.compression),
             "write_statistics": options.statistics if options.HasField("statistics") else True,
-            # Without a page index the library puts bounds into the headers of pages, where they cannot be removed.
+            # Without a page index, the library stores bounds in the page headers, from which this module cannot remove
+            # them.
             "write_page_index": options.page_index or any(map(is_float, schema_leaves(self._schema))),
             "write_page_checksum": options.page_checksums,
             "bloom_filter_options": bloom_filters or None,
@@ -204,14 +207,14 @@ class ParquetEncoder:
             "use_deprecated_int96_timestamps": self._times.has_int96(self._schema),
             "store_decimal_as_integer": not options.legacy_decimals,
             "data_page_version": "1.0",
-            # Spark reads its own schema from a footer key; Arrow's schema would be redundant.
+            # Spark reads its own schema from a footer key, so Arrow's schema would be redundant.
             "store_schema": False,
         }
 
     def _leaf_paths(self) -> list[str]:
         """Return the paths of all leaf columns, read from an empty file.
 
-        Writing that file fails if Parquet cannot hold the schema. In that case, raises WriteOptionError.
+        Raises WriteOptionError if Parquet does not support the schema, because then the empty file cannot be written.
         """
         try:
             arguments = {**self._arguments, "bloom_filter_options": None}

@@ -35,7 +35,7 @@ _NO_PLAIN_PAGES = bytes.fromhex("15 00 15 00 15 00 00")
 
 
 class Skipping(enum.Flag):
-    """Parts of a column chunk by which readers skip rows."""
+    """Parts of a column chunk that readers use to skip rows."""
 
     BOUNDS = enum.auto()
     """Minimum and maximum of the chunk and of its pages. The number of nulls is kept."""
@@ -66,7 +66,7 @@ def with_edited_footer(
 
 
 def footer_bytes(tail: bytes) -> int:
-    """Return the length of the footer whose last bytes are `tail`, with the footer's length and `PAR1`."""
+    """Return the size of the footer, its stored length and `PAR1` together; `tail` is the end of the file."""
     return TAIL_BYTES + int(struct.unpack("<I", tail[-TAIL_BYTES:-4])[0])
 
 
@@ -143,9 +143,10 @@ def _left_out(reader: Reader, kind: int) -> None:
 
 
 def _with_no_plain_pages(reader: Reader, _kind: int) -> bytes:
-    """Return the page counts of a chunk's encodings, with zero pages of PLAIN added.
+    """Return the page counts of a chunk's encodings, with an entry of zero pages for PLAIN added.
 
-    The counts stay correct, but parquet-java no longer assumes that the dictionary has all values of the chunk.
+    The counts stay correct. But the entry keeps parquet-java from assuming that the dictionary contains all values of
+    the chunk.
     """
     count, element = reader.list()
     start = reader.at

@@ -14,7 +14,7 @@ _LONG_LIST = 15
 
 
 class Reader:
-    """Reader of a message. Structs have no length, so skipping one means parsing it.
+    """Reader of a message. Structs store no length, so skipping a struct means parsing it.
 
     Raises IndexError at the end of the data.
     """
@@ -28,13 +28,13 @@ class Reader:
         field = 0
         while header := self.data[self.at]:
             self.at += 1
-            # In the long form, the field's number itself follows the header, zigzag-encoded.
+            # In the long form, the field's number follows the header, zigzag-encoded.
             field = field + (header >> 4) if header >> 4 else self.varint() >> 1
             yield field, header & 0xF
         self.at += 1
 
     def skip(self, kind: int) -> None:
-        """Move past a value. A boolean field has its value in its kind."""
+        """Move past a value. The kind of a boolean field contains the value."""
         if kind in (I16, I32, I64):
             while self.data[self.at] & 0x80:
                 self.at += 1
@@ -82,7 +82,7 @@ def integer(value: int) -> bytes:
     return varint((value << 1 ^ value >> 63) & 0xFFFF_FFFF_FFFF_FFFF)
 
 
-# Function that moves past a value of this kind. It returns the bytes to store instead, or None to omit the field.
+# Function that moves past a value of the given kind. It returns the bytes to store instead, or None to omit the field.
 Change = Callable[[Reader, int], bytes | None]
 
 
@@ -105,8 +105,8 @@ def changed(reader: Reader, changes: Mapping[int, Change]) -> bytes:
     return bytes(copy)
 
 
-# Decoded struct: kind and value of each field by its number. The value of a struct is a Struct, the value of a list the
-# kind of its elements and a list of their values. Doubles stay bytes.
+# Decoded struct, which maps each field's number to its kind and value. The value of a struct is a Struct. The value of
+# a list is a pair: the kind of its elements, and a list of their values. Doubles stay bytes.
 Struct = dict[int, tuple[int, Any]]
 
 
@@ -154,5 +154,5 @@ def _encoded_value(kind: int, value: Any) -> bytes:
 
 
 def _of_element(kind: int) -> int:
-    """Return the kind in which a list stores its elements. A boolean is a byte in a list, but a kind in a struct."""
+    """Return the kind in which a list stores its elements. A list stores a boolean as a byte, a struct as a kind."""
     return BYTE if kind in (TRUE, FALSE) else kind

@@ -29,9 +29,9 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SECONDS_PER_DAY = 86_400
 _DAYS_OF_400_YEARS = 146_097
 _DAYS_FROM_MARCH_OF_YEAR_0 = 719_468
-# Arrow's division rounds towards zero, so shift dates by this many times 400 years. Then no date32 is negative.
+# Arrow's division rounds towards zero. Shifting dates by this many times 400 years makes every date32 non-negative.
 _SHIFTS = 15_000
-# 1900-01-01T00:00:00Z. Before this, the Julian and the Gregorian calendar of Java have different offsets in some zones.
+# 1900-01-01T00:00:00Z. Before this time, Java's Julian and Gregorian calendars use different offsets in some zones.
 _FIRST_SAFE_SECOND = -2_208_988_800
 _UTC = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00")
 
@@ -121,7 +121,7 @@ class ParquetTimes:
         return pa.schema([with_leaf_fields(field, stored) for field in schema], schema.metadata)
 
     def stored_table(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Convert a table to the stored schema; raises EncodeError for values whose calendar is ambiguous."""
+        """Convert a table to the stored schema; raises EncodeError for values whose calendar date is ambiguous."""
         for column, name in zip(table.columns, table.column_names, strict=True):
             self._check_calendar(column, name)
         return table_with_leaves(table, schema, self._stored_leaf, changes=self._changes)
@@ -150,7 +150,8 @@ class ParquetTimes:
         if leaf.type == stored:
             return leaf
         if is_instant(stored):
-            # Floor to the millisecond instead of rounding towards zero. Use UTC, because no zone may change the result.
+            # Round down to the millisecond, because the cast would round towards zero. Use UTC, because no zone may
+            # change the result.
             utc = leaf.cast(pa.timestamp(leaf.type.unit, "UTC"))
             return pc.floor_temporal(utc, unit="millisecond").cast(stored)
         if pa.types.is_int64(stored):
@@ -209,7 +210,7 @@ def _any_before(integers: pa.Array, first: int) -> bool:
 
 
 def _moved_days(days: pa.Array) -> pa.Array:
-    """Return the days by which the Julian calendar is behind: it has one more leap day in three of four centuries."""
+    """Return how many days the Julian calendar is behind: it has one more leap day in three of four centuries."""
     shifted = pc.add(days, _DAYS_FROM_MARCH_OF_YEAR_0 + _SHIFTS * _DAYS_OF_400_YEARS)
     centuries = pc.divide(pc.add(pc.multiply(shifted, 4), 3), _DAYS_OF_400_YEARS)
     more_leap_days = pc.subtract(pc.subtract(centuries, pc.divide(centuries, 4)), 3 * _SHIFTS + 2)

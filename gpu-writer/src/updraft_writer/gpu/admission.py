@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission to the GPU by bytes of its memory, first come, first served. Pure policy, without a device or threads.
 
-A row group takes memory for its working set while it is encoded. A file with `hold` keeps that memory between its row
-groups, so that it need not queue again. The file loses the memory when the quota runs short, or when another file has
-waited for `hold_seconds`.
+A row group holds memory for its working set while it is encoded. A file with `hold` keeps that memory between its row
+groups, so that its next row group need not queue. The file loses the memory when the quota runs short, or when another
+file has waited for `hold_seconds`.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 
 from updraft_writer.gpu.costs import Load
 
-# Device memory for encoding a row group, in multiples of its raw bytes. On an H200, row groups took up to 6.3 times
-# their raw bytes, with zstd. A row group that takes too much is halved and tried again.
+# Device memory for encoding a row group, in multiples of its raw bytes. On an H200, with zstd, row groups took up to
+# 6.3 times their raw bytes. If a row group takes too much, the encoder encodes its halves instead.
 WORKING_SET_FACTOR = 6.5
-# A file keeps its memory between row groups until another file has waited for this long. This is longer than a task
-# needs for its next batches, and short compared with the time that another file's row group would wait in a queue.
+# A file keeps its memory between row groups until another file has waited for this long. A task needs less time for its
+# next batches. A row group that queued behind other files would wait far longer.
 _HOLD_SECONDS = 1.0
-# Steps of different files that must fit into device memory at once even if each step joins several row groups. With
-# fewer steps, the device idles.
+# Number of steps of different files that must fit into device memory together, even if each step joins several row
+# groups. With fewer steps, the device idles.
 _STEPS_AT_ONCE = 4
 
 
@@ -35,7 +35,7 @@ class DeviceLimits:
 
     @property
     def shared_raw_bytes(self) -> int:
-        """Most raw bytes of a step that joins row groups: so small that _STEPS_AT_ONCE such steps fit at once."""
+        """Most raw bytes of a step that joins row groups: small enough that _STEPS_AT_ONCE such steps fit together."""
         return int(self.memory_bytes / self.working_set_factor / _STEPS_AT_ONCE)
 
     def working_set_bytes(self, raw_bytes: int) -> int:
@@ -50,7 +50,7 @@ class _Waiter:
 
 
 class DeviceAdmission:
-    """Memory of one device. `may_hold` says whether a file may keep its memory between row groups."""
+    """Admission to one device's memory. `may_hold` says whether a file may keep its memory between row groups."""
 
     def __init__(self, limits: DeviceLimits, *, may_hold: Callable[[], bool] = lambda: True) -> None:
         self.limits = limits
@@ -68,7 +68,7 @@ class DeviceAdmission:
 
     @property
     def load(self) -> Load:
-        """Row groups that run or wait on the device, and those on this writer's CPU."""
+        """Row groups that the device encodes or that wait for it, and row groups on this writer's CPU."""
         return Load(on_cpu=self._on_cpu, on_gpu=self._on_gpu)
 
     def place(self, *, hold: bool) -> "DevicePlace":
@@ -81,7 +81,7 @@ class DeviceAdmission:
             place.release()
 
     async def _acquire(self, waiter: _Waiter) -> bool:
-        """Wait for memory; return False if the file was closed meanwhile. A cancelled caller holds nothing."""
+        """Wait for memory; return False if the file was closed meanwhile. A cancelled caller holds no memory."""
         self._waiters.append(waiter)
         self._dispatch()
         try:
@@ -121,13 +121,14 @@ class DevicePlace:
 
     @asynccontextmanager
     async def step(self, raw_bytes: int) -> AsyncIterator[None]:
-        """Hold memory while a row group of `raw_bytes` is encoded. A closed file starts at once, without memory."""
+        """Hold memory while a row group of `raw_bytes` is encoded. A closed file does not wait and holds no memory."""
         admission, wanted_bytes = self._admission, self._admission.limits.working_set_bytes(raw_bytes)
         admission._idle.discard(self)
         admission._on_gpu += 1
         try:
             if self._held_bytes < wanted_bytes:
-                # Release first. Otherwise two files that hold memory and wait for more could wait for each other.
+                # Release before waiting. Otherwise two files that hold memory and wait for more could wait for each
+                # other.
                 self.release()
                 self._waiter = _Waiter(wanted_bytes)
                 try:

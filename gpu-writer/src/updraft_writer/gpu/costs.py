@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost model: whether the GPU or a thread of the CPU encodes a row group sooner. Pure policy, without a device.
+"""Cost model: whether the GPU or a CPU thread encodes a row group sooner. Pure policy, without a device.
 
-`make bench-gpu` measures the constants and writes them in the format of `costs.json`. Row groups share an encoder:
-if there are more than it can run in parallel, each takes proportionally longer.
+`make bench-gpu` measures the constants and writes them in the format of `costs.json`. Row groups share an encoder: if
+there are more row groups than the encoder runs in parallel, each takes proportionally longer.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Self
 
 import pyarrow as pa
 
-# Codec and kind of column whose costs are used for unmeasured ones.
+# Codec and kind of column whose costs stand for unmeasured codecs and kinds.
 _USUAL_CODEC, _OTHER = "snappy", "other"
 _GB = 1e9
 
@@ -29,7 +29,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Seconds until a row group is encoded, by either encoder."""
+    """Seconds until a row group is encoded, by the GPU and by the CPU."""
 
     cpu_seconds: float
     gpu_seconds: float
@@ -49,13 +49,13 @@ class Costs:
     """Measured constants, by codec and by kind of column."""
 
     machine: str
-    """Where and when they were measured."""
+    """Machine and date of the measurement."""
     cpu_seconds_per_gb: Mapping[str, Mapping[str, float]]
-    """Seconds of one thread for a gigabyte of raw bytes."""
+    """Seconds that one thread needs for a gigabyte of raw bytes."""
     gpu_seconds_per_gb: Mapping[str, Mapping[str, float]]
-    """Seconds of one file alone for a gigabyte of raw bytes, copies included."""
+    """Seconds that one file, alone on the GPU, needs for a gigabyte of raw bytes, copies included."""
     gpu_seconds_per_write: Mapping[str, float]
-    """Seconds that each row group takes on the GPU in addition, independent of its size: the codec's kernel."""
+    """Additional seconds for each row group on the GPU, independent of its size: the codec's kernel."""
     cpu_threads: float
     """Speed of all threads of a writer together, as a multiple of one thread's."""
     gpu_files: float
@@ -63,7 +63,7 @@ class Costs:
 
     @classmethod
     def measured(cls) -> Self:
-        """Return the constants that the writer is shipped with."""
+        """Return the constants that are shipped with the writer."""
         return cls(**json.loads(files(__package__).joinpath("costs.json").read_text()))
 
     def estimate(self, raw_bytes: Mapping[str, int], codec: str, load: Load, *, threads: int) -> Estimate:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface to a library that encodes on a GPU, in plain data that is independent of the library.
+"""Interface to a library that encodes on a GPU. The interface uses plain data that is independent of the library.
 
-`pylibcudf_engine` implements it. Tests implement it on the CPU, which covers everything but the GPU itself.
+`pylibcudf_engine` implements the interface. Tests implement it on the CPU, which covers everything but the GPU.
 """
 
 import enum
@@ -17,7 +17,7 @@ _INT32_DIGITS, _INT64_DIGITS = 9, 18
 
 
 class DeviceError(Exception):
-    """Raised when the device or its library fails. Only a file that has not begun can still move to the CPU."""
+    """Raised when the device or its library fails. A file can still move to the CPU if none of it has been written."""
 
 
 class DeviceMemoryError(DeviceError):
@@ -44,9 +44,9 @@ class DeviceColumn:
 
     @property
     def narrow_bits(self) -> int | None:
-        """Bits to which the device narrows a decimal before it is stored; None for other columns.
+        """Bits to which the device narrows a decimal before storing it; None for other columns.
 
-        The width determines how the library stores the decimal. Spark stores it as narrow as its precision allows.
+        The library stores the decimal with this width. Spark stores a decimal as narrow as its precision allows.
         """
         if self.precision is None or self.precision > _INT64_DIGITS:
             return None
@@ -79,9 +79,11 @@ class ParquetPlan:
     dictionaries: DictionaryPolicy = DictionaryPolicy.WHERE_SMALLER
     page_bytes: int | None = None
     row_group_bytes: int | None = None
-    """Bytes at which the rows of one `write` are cut into row groups; None makes a single row group."""
+    """Size at which the rows of one `write` are cut into row groups; None makes a single row group."""
     encodings: Mapping[str, str] = field(default_factory=dict)
-    """Parquet's names of encodings, for top-level columns that do not leave the choice to the library."""
+    """Parquet's names of encodings, by top-level column. The library chooses the encodings of columns that are not
+    listed.
+    """
     key_values: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -99,7 +101,7 @@ Plan = ParquetPlan | OrcPlan
 
 
 class DeviceFile(Protocol):
-    """File encoded on the device, which passes bytes to its output as it goes.
+    """File encoded on the device, which writes its bytes to its output as they are encoded.
 
     After an error other than DeviceMemoryError the file cannot be used.
     """
@@ -107,7 +109,7 @@ class DeviceFile(Protocol):
     def write(self, parts: Iterable[pa.Table]) -> None:
         """Encode the rows of all parts as one or more row groups; raises DeviceMemoryError and DeviceError.
 
-        Copy each part before asking for the next one, because `parts` then reuses its memory.
+        Copy each part before asking for the next one, because `parts` then reuses the part's memory.
         """
 
     def close(self) -> None:
@@ -126,7 +128,7 @@ class GpuEngine(Protocol):
         """Return whether the library can write the plan's codec."""
 
     def pinned(self, size: int) -> memoryview:
-        """Return memory from which the device copies at full speed. It is never freed. Raises DeviceMemoryError."""
+        """Return memory, never freed, from which the device copies at full speed. Raises DeviceMemoryError."""
 
     def open(self, plan: Plan, output: io.RawIOBase) -> DeviceFile:
         """Open a new file; raises DeviceMemoryError and DeviceError. `output` must never raise."""

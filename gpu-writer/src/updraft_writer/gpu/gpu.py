@@ -14,8 +14,8 @@ from updraft_writer.gpu.engine import DeviceError, GpuEngine
 from updraft_writer.gpu.staging import Staging
 from updraft_writer.reason import Reason, ReasonKind
 
-# Settings of the GPU's library, which reads them when it is loaded. They make it copy from and to pinned memory. The
-# pool's largest size is set too, because by default the pool may grow to 16 times its first size.
+# Environment variables that the GPU's library reads when it is loaded. They make the library copy from and to pinned
+# memory. The pool's largest size is set too, because by default the pool may grow to 16 times its first size.
 _PINNED_POOL, _LARGEST_PINNED_POOL = "LIBCUDF_PINNED_POOL_SIZE", "LIBCUDF_PINNED_POOL_MAX_SIZE"
 _LIBRARY_SETTINGS = {
     "LIBCUDF_ALLOCATE_HOST_AS_PINNED_THRESHOLD": str(4 << 20),
@@ -31,10 +31,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Gpu:
-    """Device that encodes files, and the pinned memory from which it copies them.
+    """Device that encodes files, and the pinned memory from which the device copies them.
 
-    Once the device has failed, `lost` says why. With `costs`, a file goes to the CPU if the CPU is expected to encode
-    it sooner.
+    Once the device has failed, `lost` contains the reason. With `costs`, a file moves to the CPU if the CPU is expected
+    to encode it sooner.
     """
 
     engine: GpuEngine
@@ -44,7 +44,7 @@ class Gpu:
     lost: Reason | None = None
 
     def examine(self) -> None:
-        """Check after an error whether the device can still be used. A driver error is permanent."""
+        """Check after an error whether the device can still be used. An error of the driver is permanent."""
         try:
             self.engine.check()
         except DeviceError as error:
@@ -62,7 +62,7 @@ def described(gpu: Gpu | Reason) -> str:
 def set_up_library(limit_bytes: int) -> int:
     """Set the variables of the GPU's library for a process that may use `limit_bytes` of memory.
 
-    Variables that are set already stay. Return the bytes of the library's pinned memory. Call this before
+    Variables that are already set stay unchanged. Return the size of the library's pinned memory. Call this before
     `find_engine`.
     """
     pool_bytes = min(_LARGEST_PINNED_POOL_BYTES, int(_PINNED_FRACTION * limit_bytes))
@@ -72,14 +72,14 @@ def set_up_library(limit_bytes: int) -> int:
     try:
         return int(os.environ[_LARGEST_PINNED_POOL])
     except ValueError:
-        # The library reads an invalid value as 0.
+        # The library treats an invalid value as 0.
         return 0
 
 
 def find_engine(wanted: Wanted, *, memory_bytes: int) -> GpuEngine | Reason:
     """Return the engine of the first device, or the reason why it cannot be used.
 
-    Installed packages do not mean that there is a device, so this function asks the driver. `memory_bytes` is the
+    Installed packages do not prove that there is a device, so this function asks the driver. `memory_bytes` is the
     device memory that the engine may use; 0 uses a share of the free memory.
     """
     if wanted == "cpu":

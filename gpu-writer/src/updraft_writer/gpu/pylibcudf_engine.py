@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Implementation of `engine` with libcudf. Only this module imports libcudf, and only if there is a device.
 
-Three properties of the library shape this module. If `write` runs out of memory, the writer is unchanged and can be
-called again. A writer writes its footer when it is freed, so its sink must exist until then. If an object fails while
-it is freed, the process ends.
+Three properties of the library shape this module. If the library's `write` runs out of memory, its writer is unchanged
+and `write` can be called again. A writer writes its footer when it is freed, so its sink must exist until then. If an
+object fails while it is freed, the process ends.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ _CODEC_OF_FORMAT = {
 _STATISTICS = {
     Statistics.NONE: plc.io.types.StatisticsFreq.STATISTICS_NONE,
     Statistics.ROW_GROUPS: plc.io.types.StatisticsFreq.STATISTICS_ROWGROUP,
-    # The library's COLUMN means Parquet's column and offset indexes.
+    # The library's COLUMN stands for Parquet's column and offset indexes.
     Statistics.PAGES: plc.io.types.StatisticsFreq.STATISTICS_COLUMN,
 }
 _DICTIONARIES = {
@@ -56,9 +56,10 @@ _ENCODINGS = {
     "DELTA_BYTE_ARRAY": plc.io.types.ColumnEncoding.DELTA_BYTE_ARRAY,
 }
 _NARROW_DECIMALS = {32: plc.TypeId.DECIMAL32, 64: plc.TypeId.DECIMAL64}
-# Most rows of a row group, so high that only bytes limit it. By default, the library cuts at a million rows.
+# Most rows of a row group: so many that only the bytes limit a row group. By default, the library cuts at a million
+# rows.
 _ROW_GROUP_ROWS = 1 << 30
-# Index of a list's values among its children, after its offsets.
+# Index of a list's values among the list's children, after the offsets.
 _VALUES = 1
 # Share of the free GPU memory that the writer uses by default. The rest is left to the driver, the kernels and other
 # processes.
@@ -72,13 +73,13 @@ def open_engine(memory_bytes: int) -> "PylibcudfEngine":
 
 
 class PylibcudfEngine:
-    """Engine on the first GPU that this process sees. It uses at most `memory_bytes` of the GPU's memory."""
+    """Engine on the first GPU that this process sees. The engine uses at most `memory_bytes` of the GPU's memory."""
 
     name = "pylibcudf"
 
     def __init__(self, memory_bytes: int) -> None:
         self.memory_bytes = memory_bytes
-        # Keep the resource, because it must live as long as anything that it has allocated.
+        # Keep the resource: it must live as long as anything that it has allocated.
         self._resource = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), memory_bytes)
         rmm.mr.set_current_device_resource(self._resource)
 
@@ -93,7 +94,7 @@ class PylibcudfEngine:
         """Return pinned memory, which is never freed; raises DeviceMemoryError."""
         status, address = runtime.cudaMallocHost(size)
         if status != runtime.cudaError_t.cudaSuccess:
-            # Clear the error, which libcudf would otherwise report for its next kernel.
+            # Clear the error. Otherwise libcudf would report it for its next kernel.
             runtime.cudaGetLastError()
             raise DeviceMemoryError(f"the driver reports {status.name} for {size} bytes of pinned memory")
         return memoryview((ctypes.c_ubyte * size).from_address(int(address))).cast("B")
@@ -116,7 +117,7 @@ class _PylibcudfFile:
         self._plan = plan
         self._output = output
         self._sink = plc.io.types.SinkInfo([output])
-        # Each file has its own stream: the file's steps run in order, and other files do not wait for them.
+        # Each file uses its own stream: a file's steps run in order, and other files do not wait for them.
         self._stream: Any = None
         self._writer: Any = None
 
@@ -130,7 +131,7 @@ class _PylibcudfFile:
                     self._writer = _opened(self._plan, self._sink, on_device[0], self._stream)
                 self._writer.write(on_device[0])
             finally:
-                # An exception keeps this frame alive, and the frame must not keep device memory alive.
+                # The exception keeps this frame alive, but the frame must not keep device memory alive.
                 on_device.clear()
 
     def _copy(self, parts: Iterable[pa.Table], on_device: list[Any]) -> None:
@@ -139,7 +140,8 @@ class _PylibcudfFile:
             self._stream = Stream()
         for part in parts:
             on_device.append(_narrowed(plc.Table.from_arrow(part, stream=self._stream), self._plan, self._stream))
-            # Wait for the copy, because the caller reuses the part's memory next. Other files' streams go on meanwhile.
+            # Wait for the copy, because the caller reuses the part's memory next. Other files' streams continue
+            # meanwhile.
             self._stream.synchronize()
         if len(on_device) > 1:
             on_device[:] = [plc.concatenate.concatenate(on_device, stream=self._stream)]
@@ -155,15 +157,15 @@ class _PylibcudfFile:
                 self._writer.close()
 
     def __del__(self) -> None:
-        # ORC's footer needs the device, which may be lost or full. A writer that cannot be closed is never freed,
-        # because a failure while it is freed would end the process.
+        # Writing ORC's footer needs the device, which may be lost or full. A writer that cannot be closed is never
+        # freed, because a failure in freeing it would end the process.
         if isinstance(self._plan, OrcPlan):
             try:
                 self.close()
             except DeviceError:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
                 return
-        # Free the writer before the sink that it writes to.
+        # Free the writer before the sink that the writer writes to.
         self._writer = None
 
 
@@ -221,7 +223,7 @@ def _orc(plan: OrcPlan, sink: Any, metadata: Any, stream: Any) -> Any:
 
 
 def _narrowed(table: Any, plan: Plan, stream: Any) -> Any:
-    """Return a table with its decimals as narrow as they are stored."""
+    """Return a table whose decimals are as narrow as in the file."""
     pairs = zip(table.columns(), plan.columns, strict=True)
     return plc.Table([_narrowed_column(column, described, stream) for column, described in pairs])
 
@@ -236,7 +238,7 @@ def _narrowed_column(column: Any, described: DeviceColumn, stream: Any) -> Any:
     first = 0 if pa.types.is_struct(described.data_type) else _VALUES
     for index, child in enumerate(described.children, start=first):
         children[index] = _narrowed_column(children[index], child, stream)
-    # Build the column again with the new children. Its buffers are not copied.
+    # Build the column again with the new children. This does not copy the column's buffers.
     mask, nulls = column.null_mask(), column.null_count()
     return plc.Column(column.type(), column.size(), column.data(), mask, nulls, column.offset(), children)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pool of pinned memory, into which row groups are copied so that the device can read them without the CPU.
 
-The pool is bounded. Several threads copy a row group into it, part by part. A part leaves the pool once the device has
-copied it, and encoding begins after the last part has left. So staged and encoded bytes of a row group never exist at
-the same time, and its reservation for the encoded bytes covers the staged bytes as well.
+The pool is bounded. Several threads copy a row group into the pool, part by part. A part leaves the pool once the
+device has copied it, and encoding begins after the last part has left. So the staged and the encoded bytes of a row
+group never exist at the same time, and the row group's reservation for encoded bytes covers the staged bytes too.
 """
 
 import threading
@@ -17,15 +17,15 @@ import structlog
 
 from updraft_writer.gpu.engine import DeviceMemoryError
 
-# Bytes of a part: large enough that starting a copy takes a small share of the copy's time, small enough that parts of
-# several row groups fit into the pool. A batch from Spark has 8 MiB or less.
+# Size of a part: large enough that starting a copy takes a small share of the copy's time, and small enough that parts
+# of several row groups fit into the pool. A batch from Spark has 8 MiB or less.
 BLOCK_BYTES = 16 << 20
-# Most bytes of the pool. Each of the files that are encoded at once has a few parts in it.
+# Maximum size of the pool. Each of the files that are encoded at once has a few parts in the pool.
 _LARGEST_POOL_BYTES = 16 * BLOCK_BYTES
 _POOL_FRACTION = 1 / 32
-# Threads that copy. One thread copies more slowly than a GPU does from pinned memory.
+# Number of threads that copy. A GPU copies from pinned memory faster than one thread can fill it.
 _THREADS = 4
-# Bytes of a part besides its schema and batches: the marks of Arrow's format.
+# Bytes of a part besides its schema and batches: the markers of Arrow's format.
 _MARKS_BYTES = 64
 
 _log = structlog.get_logger(__name__)
@@ -39,14 +39,14 @@ def pool_bytes(limit_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """Part of a row group, and the block that it is copied into. Without a block, the part stays where it was."""
+    """Part of a row group, and the block that it is copied into. Without a block, the part is not copied."""
 
     part: "Future[pa.Table]"
     block: memoryview | None
 
 
 class Staging:
-    """Pool of pinned blocks, allocated as they are needed, and the threads that fill them. Any thread may use it."""
+    """Pool of pinned blocks, allocated on demand, and the threads that fill the blocks. Any thread may use the pool."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Staging:
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self.pinned_bytes = 0
-        """Bytes of the pool so far. The pool never frees them, because pinning takes long and stops the device."""
+        """Size of the pool so far. The pool never frees memory, because pinning takes long and stops the device."""
         self._allocate = allocate
         self._most_bytes = most_bytes
         self._block_bytes = block_bytes
@@ -66,7 +66,7 @@ class Staging:
 
     @property
     def idle_bytes(self) -> int:
-        """Bytes of the blocks without a part."""
+        """Bytes of the blocks that hold no part."""
         return len(self._free) * self._block_bytes
 
     def close(self) -> None:
@@ -74,14 +74,14 @@ class Staging:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def parts(self, table: pa.Table) -> Generator[pa.Table]:
-        """Yield the rows of a table in order, in parts. A part's memory is reused once the caller asks for the next.
+        """Yield the rows of a table in order, in parts. Asking for the next part reuses the memory of the previous one.
 
-        A row that is larger than a block is not copied into the pool. If no memory can be pinned, no rows are.
+        A row that exceeds a block is not copied into the pool. If no memory can be pinned, no row is copied.
         """
         ahead: deque[_Staged] = deque()
         try:
             for part, size in self._cut(table):
-                # Wait for a block only while this file holds none. Otherwise two files could wait for each other.
+                # Wait for a block only if this file holds no block. Otherwise two files could wait for each other.
                 while (block := self._take(size, wait=not ahead)) is None and ahead:
                     yield from self._finished(ahead)
                 ahead.append(self._staged(part, block))
@@ -108,9 +108,9 @@ class Staging:
         return _Staged(unmoved, None)
 
     def _take(self, wanted_bytes: int, *, wait: bool) -> memoryview | None:
-        """Return a block, or None if no block has room for `wanted_bytes`. With `wait`, wait while all are taken.
+        """Return a block, or None if no block has room for `wanted_bytes`.
 
-        Without `wait`, return None if all blocks are taken.
+        If all blocks are in use, wait for a free one with `wait`; without `wait`, return None.
         """
         with self._changed:
             while wanted_bytes <= self._block_bytes <= self._most_bytes:
@@ -145,7 +145,7 @@ class Staging:
             self._changed.notify()
 
     def _cut(self, table: pa.Table) -> Iterator[tuple[pa.Table, int]]:
-        """Yield consecutive batches that fit into a block together, with their bytes in Arrow's format."""
+        """Yield runs of consecutive batches that fit into one block, each with its size in Arrow's format."""
         least_bytes = table.schema.serialize().size + _MARKS_BYTES
         together: list[pa.RecordBatch] = []
         total_bytes = least_bytes
@@ -168,7 +168,7 @@ class Staging:
 
 
 def _copied(part: pa.Table, block: memoryview) -> pa.Table:
-    """Copy a part into a block, in Arrow's format, which trims slices; return the same rows in the block."""
+    """Copy a part into a block in Arrow's format, which trims slices. Return the rows as a table in the block."""
     memory = pa.py_buffer(block)
     with pa.ipc.new_stream(pa.FixedSizeBufferWriter(memory), part.schema) as stream:
         stream.write_table(part)

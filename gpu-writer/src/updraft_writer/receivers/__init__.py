@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Receivers: processes that accept client connections for a writer on a machine with many cores.
 
-A receiver terminates gRPC: it takes messages off the network and passes them on to the writer's process over a
-socket. It puts bodies into memory that both processes share. All decisions stay in the writer's process: credentials,
-limits, quota, files and answers. A receiver reads a message only when the writer's process asks for it, so it holds at
-most one message for each call.
+A receiver terminates gRPC: it reads messages from the network and passes them to the writer's process over a socket. It
+copies the bodies of batches into memory that both processes share. The writer's process makes all decisions: on
+credentials, limits, quota, files and answers. A receiver reads a message only when the writer's process asks for it, so
+a receiver holds at most one message for each call.
 
 `process` and `receiver` run in a receiver. `relay`, `receivers` and `shared_memory` run in the writer's process.
 """
@@ -16,11 +16,11 @@ MOST_RECEIVERS = 8
 _CORES_FOR_A_RECEIVER = 4
 
 RECEIVER_BYTES = 64 << 20
-"""Memory of an idle receiver. The computed quota is smaller by this for each receiver."""
+"""Memory of an idle receiver. The default quota is smaller by this much for each receiver."""
 
 
 def number_of_receivers(cores: int) -> int:
-    """Return how many receivers a writer with this many cores has; 0 if it receives in its own process."""
+    """Return how many receivers a writer with this many cores starts; 0 if the writer's process receives."""
     if cores < LEAST_CORES:
         return 0
     return max(LEAST_RECEIVERS, min(MOST_RECEIVERS, cores // _CORES_FOR_A_RECEIVER))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames between a writer's process and a receiver, over a stream socket.
 
-Each frame has a kind, the number of a call (0 if it concerns none), and a payload. The receiver numbers calls.
+Each frame consists of a kind, the number of a call (0 if the frame concerns no call), and a payload. The receiver
+numbers calls.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ _HEADER = struct.Struct("<IBI")
 class Kind(enum.IntEnum):
     """Kind of a frame, with its sender and its payload."""
 
-    # From a receiver.
+    # Sent by a receiver.
     LISTENING = 1
     """The receiver serves; JSON of its addresses."""
     CANNOT_LISTEN = 2
@@ -30,22 +31,23 @@ class Kind(enum.IntEnum):
     MESSAGE = 4
     """The client's next message."""
     LARGE_MESSAGE = 5
-    """The client's next message has a body for the shared memory: its size, then the message without the body."""
+    """The client's next message has a body for the shared memory: the body's size, then the message without the body.
+    """
     PLACED = 6
-    """The body is in its place."""
+    """The receiver has put the body into the shared memory."""
     HALF_CLOSED = 7
-    """The client has sent its last message."""
+    """The client has half-closed the call."""
     WRITTEN = 8
     """gRPC has accepted the last message for the client."""
     ENDED = 9
-    """The call is over, and the receiver no longer writes into its place."""
+    """The call is over, and the receiver no longer writes into the shared memory for it."""
     OVERSIZED = 10
     """The client's next message has more than MOST_INLINE_BYTES besides its body; the payload is their number."""
-    # From the writer's process.
+    # Sent by the writer's process.
     READ = 16
     """Send the client's next message."""
     PLACE = 17
-    """Put the body of the large message here: its offset in the shared memory."""
+    """Put the body of the large message at this offset in the shared memory."""
     ACCEPT = 18
     """Send the headers of the reply."""
     WRITE = 19
@@ -61,11 +63,12 @@ class Kind(enum.IntEnum):
 
 
 INLINE_BYTES = 64 << 10
-"""Largest body that travels in a frame. Larger ones are cheaper in shared memory."""
+"""Largest body that is sent in a frame. For a larger body, shared memory is cheaper."""
 MOST_INLINE_BYTES = 16 << 20
-"""Most bytes of a message besides its body. The headers of ten thousand columns take about 1 MiB."""
+"""Maximum size of a message besides its body. The headers of ten thousand columns take about 1 MiB."""
 MOST_NEW_CALLS = 256
-"""Most calls that a receiver has announced and the writer's process has not received. Further ones wait."""
+"""Maximum number of calls that a receiver has announced and the writer's process has not received. Further calls wait.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +122,12 @@ class StartUp(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variable that passes on these facts."""
+        """Environment variable that passes these parameters to a receiver."""
         return {_START_UP: json.dumps(self)}
 
     @classmethod
     def inherited(cls) -> Self:
-        """Return the facts that this process has inherited."""
+        """Return the parameters that this process has inherited."""
         return cls(*json.loads(os.environ.pop(_START_UP)))
 
 
@@ -135,7 +138,7 @@ NUMBER = struct.Struct("<Q")
 class Link(asyncio.Protocol):
     """One end of the socket between a writer's process and a receiver.
 
-    `on_frame` gets each frame. `on_lost` is called once the other end is gone.
+    `on_frame` is called with each frame. `on_lost` is called once the other end is gone.
     """
 
     def __init__(self, on_frame: Callable[[Kind, int, bytes], None], on_lost: Callable[[], None]) -> None:
@@ -170,14 +173,14 @@ class Link(asyncio.Protocol):
         self._on_lost()
 
     def send(self, kind: Kind, call: int = 0, *payload: bytes | memoryview) -> None:
-        """Send a frame without waiting. Does nothing without a connection.
+        """Send a frame without waiting. Does nothing if the connection is lost.
 
-        Senders of large frames wait for an answer before they send the next one, so little is queued.
+        Senders of large frames wait for an answer before they send the next frame, so little is queued.
         """
         if self._transport is not None and not self._transport.is_closing():
             self._transport.writelines([_HEADER.pack(sum(map(len, payload)), kind, call), *payload])
 
     async def close(self) -> None:
-        """Send what is queued, then close the connection."""
+        """Send the queued frames, then close the connection."""
         self._transport.close()
         await self._is_gone.wait()

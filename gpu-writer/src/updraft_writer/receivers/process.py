@@ -35,7 +35,7 @@ async def _serve(settings: ServeSettings, start_up: StartUp, address: int, heart
 def main() -> None:
     """Receive until the writer's process sends STOP or ends."""
     follow_parent()
-    # Ignore signals to the whole process group: the writer then drains, and tells receivers when to stop.
+    # Ignore signals to the whole process group: the writer's process then drains, and tells receivers when to stop.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     keep_few_capabilities()

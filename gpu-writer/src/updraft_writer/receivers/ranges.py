@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Set of free ranges, whose operations stay fast for all sizes that clients can choose."""
+"""Set of free ranges. Its operations stay fast for all sizes that clients can choose."""
 
 import bisect
 
 
 class Ranges:
-    """Disjoint ranges of bytes. Ranges that touch become one."""
+    """Disjoint ranges of bytes. Adjacent ranges are merged."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}
@@ -18,7 +18,7 @@ class Ranges:
         return len(self._sizes)
 
     def add(self, offset: int, size: int) -> None:
-        """Add a range, joined with the ranges beside it."""
+        """Add a range and merge it with adjacent ranges."""
         if (after := self._sizes.get(offset + size)) is not None:
             self._remove(offset + size)
             size += after
@@ -30,7 +30,7 @@ class Ranges:
         bisect.insort(self._by_size, (size, offset))
 
     def cut(self, size: int) -> int | None:
-        """Cut `size` bytes off the smallest range that has them, and return their offset; None if no range has."""
+        """Cut `size` bytes off the smallest range that is large enough. Return their offset, or None if no range is."""
         index = bisect.bisect_left(self._by_size, (size, 0))
         if index == len(self._by_size):
             return None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receiver: gRPC server whose calls the writer's process answers.
+"""Receiver: a gRPC server whose calls the writer's process answers.
 
-The receiver neither checks credentials nor parses requests. It looks for the body of a message only to move it into the
+The receiver neither checks credentials nor parses requests. It locates the body of a message to move the body into the
 shared memory.
 """
 
@@ -40,7 +40,7 @@ class Receiver:
     """Server in a receiver's process."""
 
     def __init__(self, settings: ServeSettings, address: int) -> None:
-        """Prepare the server; `address` is where this process has mapped the shared memory."""
+        """Prepare the server; `address` is the address at which this process has mapped the shared memory."""
         self._settings = settings
         self._address = address
         self._calls: dict[int, _Call] = {}
@@ -81,7 +81,7 @@ class Receiver:
             call.handle(kind, payload)
 
     async def _serve(self, method: str, _requests: Any, context: Any) -> None:
-        # Wait for a slot, because clients can open and cancel calls faster than the writer's process takes them.
+        # Wait for a slot, because clients can open and cancel calls faster than the writer's process accepts them.
         await self._may_open.acquire()
         number = next(self._numbers)
         call = self._calls[number] = _Call(context, partial(self._answer, number), self._address)
@@ -114,7 +114,7 @@ class _Call:
         self._context = context
         self._answer = answer
         self._address = address
-        # Message whose body has no place in the shared memory yet, and the size of that body.
+        # Message whose body has not been placed in the shared memory yet, and the size of the body.
         self._large = _NO_MESSAGE
         self._commands: asyncio.Queue[tuple[Kind, bytes]] = asyncio.Queue()
         self._reading: asyncio.Task[None] | None = None
@@ -130,7 +130,7 @@ class _Call:
             self._commands.put_nowait((kind, payload))
 
     async def run(self) -> None:
-        """Do what the writer's process says, until the call has ended."""
+        """Execute the frames of the writer's process until the call has ended."""
         while True:
             kind, payload = await self._commands.get()
             match kind:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receivers of a writer, started, watched and replaced by the writer's process.
+"""Receivers of a writer. The writer's process starts, watches and replaces them.
 
-To the listeners they are one gRPC server. A receiver that dies or hangs ends its calls, as if their clients had
-disconnected, and another one takes its place. The files of other receivers' clients are not affected.
+The listeners see the receivers as one gRPC server. If a receiver dies or hangs, its calls end as if their clients had
+disconnected, and a new receiver replaces it. The files of other receivers' clients are not affected.
 """
 
 import asyncio
@@ -32,17 +32,17 @@ from updraft_writer.receivers.relay import Relay
 from updraft_writer.receivers.shared_memory import SharedMemory
 from updraft_writer.settings import ServeSettings
 
-# Receivers that still run this long after the grace period of a stop are killed.
+# Kill receivers that still run this long after the grace period of a stop.
 _STOP_MARGIN_SECONDS = 2.0
-# If a writer's process is killed, its receivers are killed too, and may hold the port this long.
+# If a writer's process is killed, its receivers end too, but may hold the port this long.
 _LEAVING_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
-# A receiver that is not serving by then is treated as hung. A loaded machine needs a few seconds.
+# Treat a receiver that does not serve by then as hung. On a loaded machine, a start takes a few seconds.
 START_SECONDS = 60.0
 # Give up after this many failed starts in a row, unless another receiver serves.
 _MOST_FAILED_STARTS = 3
 _RETRY_SECONDS = 1.0
-# Idle pages that no batch has needed for this long are returned to the system.
+# Return idle pages to the system if no batch has needed them for this long.
 _UNUSED_SECONDS = 10
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -64,10 +64,10 @@ class Receivers:
         self._crashes = defaultdict[int, Crashes](Crashes)
         self._is_stopping = False
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Gets an error if a receiver dies again and again, or if none serves and none can be started."""
+        """Receives an error if a receiver dies again and again, or if no receiver serves and none can be started."""
         self.failed.add_done_callback(ignore_failure)
         self.on_restart: Callable[[], None] = lambda: None
-        """Callback for each receiver that replaces another."""
+        """Callback, called for each receiver that replaces another receiver."""
 
     @property
     def open_calls(self) -> dict[int, int]:
@@ -80,7 +80,7 @@ class Receivers:
         self._handlers += handlers
 
     async def listen(self) -> dict[str, str]:
-        """Start the receivers; return the addresses that they are bound to. Raise ListenError or StartError."""
+        """Start the receivers; return the addresses on which they listen. Raise ListenError or StartError."""
         if (address := self._settings.listen_address) is not None:
             self._claim = await self._claimed(address)
         receivers = [await self._start(index) for index in range(self._number)]
@@ -94,9 +94,9 @@ class Receivers:
         return addresses
 
     async def _claimed(self, address: TcpAddress) -> socket.socket:
-        """Return a socket that keeps other writers off the port; raise ListenError if any service listens on it.
+        """Return a socket that keeps other writers off the port; raise ListenError if any service listens on the port.
 
-        Receivers share the port, so they would not notice another service.
+        Receivers can share a port, so they would not fail if another service already listened on it.
         """
         ends_seconds = time.monotonic() + _LEAVING_SECONDS
         while True:
@@ -112,11 +112,11 @@ class Receivers:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def stop(self, grace: float | None) -> None:
-        """Stop the receivers; end open calls after `grace` seconds, or at once."""
+        """Stop the receivers; end open calls after `grace` seconds, or at once if it is None."""
         if self._is_stopping:
             return
         self._is_stopping = True
-        # Stop the keepers first, because they replace receivers that end.
+        # Stop the keepers first. Otherwise they would replace the receivers that end.
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
@@ -143,7 +143,7 @@ class Receivers:
         return allocated_bytes() + sum(receiver.grown_bytes() for receiver in self._running.values())
 
     async def _start(self, index: int) -> "_Receiver":
-        # A Unix socket cannot be shared, so one receiver serves it.
+        # Receivers cannot share a Unix socket, so one receiver serves it.
         settings = self._settings if index == 0 else self._settings.model_copy(update={"listen_unix": None})
         try:
             receiver = self._running[index] = _Receiver(settings, self.memory, self._handlers)
@@ -203,7 +203,7 @@ class _Receiver:
         self, settings: ServeSettings, memory: SharedMemory, handlers: Sequence[grpc.GenericRpcHandler]
     ) -> None:
         self.gone = asyncio.Event()
-        # Addresses of the receiver, or the error that keeps it from starting.
+        # Addresses of the receiver, or the error that kept it from starting.
         self._listening: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         self._listening.add_done_callback(ignore_failure)
         self.relay = Relay(handlers, memory, self._hear, self._lost)
@@ -232,7 +232,7 @@ class _Receiver:
     async def serves(self) -> dict[str, str]:
         """Wait until the process serves, and return its addresses; raise ListenError or StartError.
 
-        A process that takes longer than START_SECONDS is killed.
+        Kill the process if it does not serve within START_SECONDS.
         """
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -244,12 +244,12 @@ class _Receiver:
     async def end(self) -> int:
         """Kill the process unless it has ended, then end its calls; return the exit code."""
         code = await on_thread(self.child.end)
-        # Drop calls only now: a live process may still write into their blocks.
+        # Drop calls only after the process has ended: until then, it may write into the calls' blocks.
         self.relay.drop_calls()
         return code
 
     def grown_bytes(self) -> int:
-        """Return the memory that the process has taken since it began to serve, without the shared memory."""
+        """Return the memory that the process has allocated since it began to serve, without the shared memory."""
         return max(0, self._resident_bytes() - self._idle_bytes) if self._idle_bytes else 0
 
     def _resident_bytes(self) -> int:
@@ -275,8 +275,8 @@ class _Receiver:
 def _claim(address: TcpAddress) -> socket.socket:
     """Return a socket that keeps other writers off the port, on any address, until it is closed; raise ListenError.
 
-    Receivers of two writers that start at the same time could otherwise share a port. The socket's name belongs to the
-    network namespace, as the port does, and the kernel frees it when the process ends.
+    Otherwise the receivers of two writers that start at the same time could share a port. The socket's name, like the
+    port, belongs to the network namespace. The kernel frees the name when the process ends.
     """
     claim = socket.socket(socket.AF_UNIX)
     try:

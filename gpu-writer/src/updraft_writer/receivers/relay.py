@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of one receiver, answered in the writer's process by the same handlers as calls that it receives itself."""
+"""Calls of one receiver. The handlers that answer the calls of the writer's process answer them too."""
 
 import asyncio
 import inspect
@@ -34,7 +34,7 @@ class RelayedContext:
         self._expected: Sequence[int] = ()
         # Message whose body the receiver is copying into the shared memory.
         self._placing: PlacedMessage | None = None
-        # Whether messages are dropped, and the callback for the end of a copy that was running when that began.
+        # Whether messages are dropped, and the callback to call once the copy that was running at that time has ended.
         self._is_dropping = False
         self._on_placed: Callable[[], None] | None = None
         self._is_finished = False
@@ -80,13 +80,13 @@ class RelayedContext:
             self._reading = asyncio.get_running_loop().create_future()
             self._reading.add_done_callback(ignore_failure)
             self._send(Kind.READ)
-        # The receiver cannot cancel a READ. If this read is cancelled, the next one gets its message.
+        # The receiver cannot cancel a READ. If this read is cancelled, the next read returns its message.
         message = await asyncio.shield(self._reading)
         self._reading = None
         return message
 
     async def write(self, message: Any) -> None:
-        """Send a message; return when the receiver's gRPC has accepted it."""
+        """Send a message; return when the receiver's gRPC has accepted the message."""
         if self._has_ended:
             raise ConnectionError("the call has ended")
         encoded = message if self._serialize is None else self._serialize(message)
@@ -97,7 +97,7 @@ class RelayedContext:
         await written
 
     async def send_initial_metadata(self, _headers: Sequence[tuple[str, str]]) -> None:
-        """Send the reply's headers; the writer adds none."""
+        """Send the reply's headers. The writer has no headers of its own."""
         self._send(Kind.ACCEPT)
 
     async def abort(
@@ -157,7 +157,7 @@ class RelayedContext:
                 raise ValueError(f"a receiver sent {kind.name} for a call")
 
     def ended(self) -> None:
-        """Record that the call has ended: the receiver no longer writes to the shared memory for it."""
+        """Record that the call has ended: the receiver no longer writes to the shared memory for this call."""
         self._has_ended = True
         self.expect_bodies(())
         self._copy_ended()
@@ -188,7 +188,7 @@ class RelayedContext:
     def _copy_ended(self) -> None:
         self._placing = None
         if self._on_placed is not None:
-            # Do not call it here, where its error would end the connection to the receiver.
+            # Call it from the event loop: an error raised here would end the connection to the receiver.
             asyncio.get_running_loop().call_soon(self._on_placed)
             self._on_placed = None
 
@@ -220,7 +220,8 @@ class Relay:
         self._handlers = handlers
         self._memory = memory
         self._on_listening = on_listening
-        # Calls that the receiver has not ended, with their tasks. They keep the blocks that the receiver may still use.
+        # Calls that the receiver has not ended, with their tasks. A call keeps the blocks that the receiver may still
+        # use.
         self._calls: dict[int, tuple[RelayedContext, asyncio.Task[None]]] = {}
         self.link = Link(self._handle, on_lost)
 
@@ -230,7 +231,7 @@ class Relay:
         return len(self._calls)
 
     def drop_calls(self) -> None:
-        """End all calls. The receiver must have ended, because its blocks are reused for other calls."""
+        """End all calls. The receiver must have ended, because other calls reuse its blocks."""
         for context, task in self._calls.values():
             context.ended()
             task.cancel()

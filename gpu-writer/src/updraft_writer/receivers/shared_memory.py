@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory that a writer's process shares with its receivers, for the bodies of batches.
 
-The writer's process hands out ranges for batches that have credit, so their reservations cover the memory. Arrow reads
-a batch where the receiver has put it. A range comes back once nothing refers to its batch. Pages that have been used
-stay for the next batch, because a copy onto fresh shared pages costs far more CPU time. They stay within the unused
-quota, and only as long as batches use them from time to time.
+The writer's process hands out ranges for batches that have credit, so the batches' reservations cover the memory. Arrow
+reads a batch where the receiver has put it. A range is free again once nothing refers to its batch. The range keeps its
+pages for a later batch, because a copy onto fresh shared pages costs far more CPU time. Such idle pages stay within the
+unused quota, and are returned to the system if no batch uses them for some time.
 """
 
 import asyncio
@@ -19,18 +19,20 @@ import pyarrow as pa
 from updraft.arrow_decoder import encapsulated_prefix
 from updraft_writer.receivers.ranges import Ranges
 
-# Sizes of ranges are multiples of this, and so of a page, because only whole pages can go back to the system. Rounding
-# and the room for a header must add less than the size of the body, because a reservation covers twice the body.
+# Sizes of ranges are multiples of this, and therefore of a page: only whole pages can be returned to the system.
+# Rounding and the room for a header must add less than the size of the body, because a reservation covers twice the
+# body.
 _UNIT_BYTES = max(16 << 10, mmap.PAGESIZE)
-# Room before a body for Arrow's header. Headers of a hundred columns fit; longer ones cost a copy of the body.
+# Room before a body for Arrow's header. The headers of a hundred columns fit. A longer header costs a copy of the body.
 _HEADER_ROOM_BYTES = 8 << 10
 _TRIM_SECONDS = 0.02
-# Bytes of address space for each byte that can be in use. Unused pages take no memory, so gaps cost nothing.
+# Bytes of address space for each byte that can be in use. Gaps between ranges cost nothing, because unused pages take
+# no memory.
 _ADDRESSES_PER_BYTE = 4
 
 
 class SharedMemory:
-    """Pool of ranges. Use it from the event loop's thread; blocks may be freed on any thread."""
+    """Pool of ranges. Use it from the event loop's thread. Blocks may be freed on any thread."""
 
     def __init__(self, most_bytes: int, room_bytes: Callable[[], int]) -> None:
         """Make the memory, which takes no pages yet.
@@ -55,15 +57,15 @@ class SharedMemory:
         self.idle_bytes = 0
         """Bytes of unused ranges that have pages."""
         self.expected_bytes = 0
-        """Bytes of bodies that have credit and have not arrived. Their part of the quota has no pages yet."""
+        """Size of the bodies that have credit and have not arrived. Their part of the quota has no pages yet."""
         self._is_trimming = False
-        # Fewest idle bytes since the last call of `drop_unused`.
+        # Smallest value of `idle_bytes` since the last call of `drop_unused`.
         self._spare_bytes = 0
 
     def take(self, body_bytes: int) -> "Block | None":
         """Return a block for a body of this size, or None if no free range is large enough.
 
-        The last reference to a block frees it.
+        The block is freed with its last reference.
         """
         size = _rounded(_HEADER_ROOM_BYTES + body_bytes)
         offset = self._idle.cut(size)
@@ -86,9 +88,10 @@ class SharedMemory:
         os.close(self.descriptor)
 
     def trim(self) -> None:
-        """Soon return idle pages to the system until the rest fit into the room.
+        """Soon return idle pages to the system until the remaining idle pages fit into the room.
 
-        A new batch may get the old batch's reservation before the old pages are idle. The delay lets it reuse them.
+        A new batch may get an old batch's reservation before the old batch's pages are idle. The delay lets the new
+        batch reuse these pages.
         """
         if not self._is_trimming and self.idle_bytes:
             self._is_trimming = True
@@ -104,8 +107,8 @@ class SharedMemory:
         self._spare_bytes = self.idle_bytes
 
     def give_back(self, offset: int, size: int) -> None:
-        """Take back a range, on any thread."""
-        # The loop may be closed, if the process is ending.
+        """Return a range to the pool, from any thread."""
+        # The loop may be closed if the process is ending.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._take_back, offset, size)
 
@@ -116,7 +119,7 @@ class SharedMemory:
         self.trim()
 
     def _drop(self, wanted_bytes: int) -> None:
-        """Return the pages of idle ranges, the largest first, until at least this many bytes are gone."""
+        """Return the pages of idle ranges, the largest range first, until at least this many bytes are returned."""
         while wanted_bytes > 0 and (found := self._idle.cut_largest(_rounded(wanted_bytes))) is not None:
             start, dropped = found
             self._mapping.madvise(mmap.MADV_REMOVE, start, dropped)
@@ -145,7 +148,7 @@ class Block:
         return memoryview(self._view(self.body_offset, self._body_bytes)).cast("B")
 
     def encapsulated(self, header: memoryview) -> pa.Buffer | None:
-        """Put Arrow's header before the body; return both as an IPC message, or None if the header is too long."""
+        """Put Arrow's header before the body. Return both as an IPC message, or None if the header is too long."""
         prefix = encapsulated_prefix(header)
         if len(prefix) > _HEADER_ROOM_BYTES:
             return None
@@ -158,7 +161,7 @@ class Block:
 
 
 class PlacedMessage(bytes):
-    """Message whose body lies in the shared memory; its own bytes are the rest of the message."""
+    """Message whose body lies in the shared memory. The bytes of this object are the message without the body."""
 
     body: memoryview
     _block: Block
@@ -172,7 +175,7 @@ class PlacedMessage(bytes):
 
     @property
     def block(self) -> Block:
-        """Block with the body."""
+        """Block that contains the body."""
         return self._block
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files on this machine, including mounted volumes, in directories that are opened without following links.
 
-A path is resolved and compared with the roots once. Anyone who may write below a root can later replace a directory
+A path is resolved and compared with the roots once. Later, anyone who may write below a root can replace a directory
 with a link, and resolving the path again would then lead elsewhere. So this module never resolves a path again: it
 opens directories name by name through the descriptor of the parent. A resolved path has no links below the root, so a
-link found there must be new and is refused. Unlike openat2, this works on every Linux kernel, and it can create missing
-directories.
+link found there must be new, and this module refuses it. Unlike openat2, this works on every Linux kernel, and it can
+create missing directories.
 """
 
 import errno
@@ -20,7 +20,7 @@ from updraft_writer.pieces import Piece
 from updraft_writer.sinks.sink import InDoubtError, LostError, Standing, hidden_name, is_published
 
 _DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
-# A directory that is only passed through need not be readable.
+# A directory on the way to a file need not be readable.
 _PASSED = os.O_PATH | _DIRECTORY
 
 
@@ -61,7 +61,7 @@ class LocalStorage:
         self._hidden = path.with_name(hidden_name(path.name, uuid4().hex, in_table=in_table))
         self._sync = sync
         self._descriptor: int | None = None
-        # Descriptor of the hidden file's directory. It stays valid if the directory is renamed or replaced.
+        # Descriptor of the hidden file's directory. The descriptor stays valid if the directory is renamed or replaced.
         self._directory: int | None = None
         self._identity: _Identity | None = None
         self._new_directories: list[Path] | None = None
@@ -95,7 +95,7 @@ class LocalStorage:
 
     def publish(self) -> None:
         """Rename to the final name, atomically for readers; raises OSError, InDoubtError and LostError."""
-        # Open the directory for the sync before the rename: if opening it fails, nothing has been renamed yet.
+        # Open the directory for the sync before the rename: if opening fails, nothing has been renamed yet.
         with _closing(self._opened_directory()) as directory:
             self._rename_once(directory)
             self._close_directory()
@@ -113,7 +113,7 @@ class LocalStorage:
             # The file's bytes are no longer needed, so an error of close does not matter.
             with suppress(OSError):
                 os.close(descriptor)
-        # Forget the descriptor, so that a repeated attempt opens the directory by its name.
+        # Forget the descriptor, so that a second attempt opens the directory by its name.
         kept, self._directory = self._directory, None
         with suppress(FileNotFoundError):
             directory = _passed(self._root, self._hidden.parent) if kept is None else kept
@@ -130,12 +130,12 @@ class LocalStorage:
     def _make_directories(self) -> int:
         """Create the missing directories and return a descriptor of the file's directory."""
         parent = self._path.parent
-        # Keep this list for the next attempt, because a failed attempt may already have created the directories.
+        # Keep this list for the next attempt, because this attempt may create directories and then fail.
         if self._new_directories is None:
             places = (parent, *parent.parents)
             self._new_directories = [place for place in places if place in self._unsynced or not place.exists()]
-        # Record the directories before creating them: another file that finds a new directory must not assume that the
-        # directory is synced.
+        # Record the directories before creating them: another file that finds a new directory must see that it is not
+        # yet synced.
         self._unsynced.update(self._new_directories if self._sync else ())
         directory = _made(self._root, parent)
         try:
@@ -147,15 +147,15 @@ class LocalStorage:
 
     def _sync_new_directories(self) -> None:
         # Sync the directories now rather than with the file, because other files in them may get their receipts before
-        # this file.
+        # this file does.
         new_directories = self._new_directories or []
         for place in reversed(new_directories if self._sync else []):
             try:
                 with _closing(self._opened_above(place)) as directory:
                     _sync_directory(directory)
             except OSError as error:
-                # A second sync would succeed and hide the loss, so remove the new directories. The next file has to
-                # create them again.
+                # Remove the new directories, because a second sync would succeed and hide the loss. The next file has
+                # to create them again.
                 for unsynced in new_directories:
                     with suppress(OSError), _closing(self._opened_above(unsynced)) as directory:
                         os.rmdir(unsynced.name, dir_fd=directory)
@@ -165,7 +165,7 @@ class LocalStorage:
 
     def _opened_directory(self) -> int:
         try:
-            # The directory has to be readable only if it will be synced.
+            # The directory must be readable only if it will be synced.
             return (_opened if self._sync else _passed)(self._root, self._path.parent)
         except OSError as error:
             if self._doubt is None:
@@ -184,8 +184,8 @@ class LocalStorage:
         try:
             os.rename(self._hidden.name, self._path.name, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
-            # A network file system may have renamed the file in spite of the error. Either its reply was lost, or it
-            # repeated a request that had succeeded, and the second request failed.
+            # A network file system may have renamed the file in spite of the error. Either its reply was lost, or its
+            # first request succeeded and a repetition of the request failed.
             self._doubt = error
             if not self._is_published():
                 raise
@@ -194,14 +194,14 @@ class LocalStorage:
         return is_published(self._names_held, self._doubt)
 
     def _names_held(self) -> tuple[bool, bool]:
-        # Open the directory each time, so that NFS asks its server instead of its cache.
+        # Open the directory again for each look, so that NFS asks its server instead of its cache.
         with _closing(_opened(self._root, self._path.parent)) as directory:
             final, hidden = (_identity_of(path.name, directory) for path in (self._path, self._hidden))
         return final == self._identity, hidden == self._identity
 
 
 def _sync_directory(directory: int) -> None:
-    """Sync a directory if its file system supports that. EINVAL means no support; no data is lost then."""
+    """Sync a directory if its file system supports that. EINVAL means that it does not; no data is lost then."""
     try:
         os.fsync(directory)
     except OSError as error:
@@ -242,7 +242,7 @@ def _passed(root: Path, directory: Path) -> int:
 
 
 def _made(root: Path, directory: Path) -> int:
-    """Open a directory like `_passed`, after creating the root and the directories that are missing; raises OSError."""
+    """Open a directory like `_passed`, after creating the root and all missing directories; raises OSError."""
     root.mkdir(parents=True, exist_ok=True)
     return _descend(root, directory, _make_in, _PASSED)
 

@@ -3,7 +3,7 @@
 
 These file systems retry their own requests. A receipt means that the stream was closed successfully: an object store
 then has every byte. On HDFS, pyarrow can call neither hflush nor hsync, so the data nodes may hold the last blocks in
-memory (`dfs.datanode.synconclose` makes them sync).
+memory (`dfs.datanode.synconclose` makes the data nodes sync).
 """
 
 import enum
@@ -20,7 +20,7 @@ from updraft_writer.sinks.sink import AsideError, Step, hidden_name, is_publishe
 
 # Types of file systems with directories. In an object store, creating a directory would leave an empty object.
 _WITH_DIRECTORIES = ("hdfs", "local")
-# Azure's stream uploads blocks of this size in the background, and keeps them in memory that is not reserved.
+# Azure's stream uploads blocks of this size in the background. The blocks stay in memory that no reservation covers.
 _AZURE_BLOCK_BYTES = 10 * 1024 * 1024
 
 _log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ class _Phase(enum.Enum):
 
 
 class _Found(NamedTuple):
-    """Size and modification time of a stored file, enough to tell a new file from the previous one."""
+    """Size and modification time of a stored file, which distinguish a new file from the previous one."""
 
     size_bytes: int
     mtime_ns: int
@@ -94,7 +94,8 @@ class RemoteStorage:
             return
         if self._phase is _Phase.WRITING:
             self._phase = _Phase.CLOSED
-            # A stream that failed to write may also fail to close, and may nevertheless have completed the object.
+            # If a write to the stream failed, closing the stream may fail too, and may nevertheless have completed the
+            # object.
             with suppress(OSError):
                 self._stream.close()
         try:
@@ -103,7 +104,7 @@ class RemoteStorage:
             self._bring_back()
 
     def _bring_back(self) -> None:
-        """Give the previous file its name back; if that fails, log where that file is and raise OSError."""
+        """Give the previous file its name back. If that fails, log where the file is and raise OSError."""
         if not self._set_aside:
             return
         try:
@@ -130,8 +131,8 @@ class RemoteStorage:
         try:
             if self.file_system.type_name == "hdfs" and self._before is not None:
                 # A name node refuses to rename over an existing file. pyarrow would then delete the existing file and
-                # repeat the rename. If that failed too, both files would be lost. So move the old file aside until the
-                # new file has the name, and move it back if the new file does not get the name.
+                # repeat the rename. If that rename failed too, both files would be lost. So move the old file aside
+                # until the new file has the name. If the new file does not get the name, move the old file back.
                 self._set_aside = True
                 self.file_system.move(self._path, self._replaced)
                 self._before = None
@@ -146,7 +147,7 @@ class RemoteStorage:
     def _check_aside(self, error: OSError) -> None:
         """Raise AsideError if the previous file still has its hidden name.
 
-        If publishing must not be repeated after this error, try to move that file back first.
+        If publishing must not be repeated after this error, first try to move the previous file back.
         """
         if self._set_aside and not may_be_repeated(Step.PUBLISH, error):
             with suppress(OSError):
@@ -185,7 +186,7 @@ class RemoteStorage:
             self.file_system.delete_file(path)
 
     def _look(self, path: str) -> _Found | None:
-        """Look up a name. Returns None if it does not exist; raises OSError if the storage does not answer."""
+        """Look up a name. Return None if the name does not exist; raise OSError if the storage does not answer."""
         info = self.file_system.get_file_info(path)
         if info.type != fs.FileType.NotFound:
             return _Found(info.size, info.mtime_ns)
@@ -194,7 +195,7 @@ class RemoteStorage:
         return None
 
     def _check_missing(self, path: str) -> None:
-        """Open the file to look it up again; raises OSError if it exists after all.
+        """Raise OSError if a file that a lookup reported as missing can be opened after all.
 
         On HDFS, pyarrow reports a failed lookup as a missing file.
         """

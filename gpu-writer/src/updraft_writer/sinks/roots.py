@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roots of a writer: a client may write only below the roots that the writer was started with."""
+"""Roots of a writer. A client may write only below the roots with which the writer was started."""
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -13,7 +13,7 @@ from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.sinks.remote import RemoteStorage
 from updraft_writer.sinks.sink import Storage
 
-# Software that a storage needs besides pyarrow, by scheme. Errors end with this text.
+# Software that a storage needs besides pyarrow, by scheme. Error messages end with this text.
 _NEEDS = {"hdfs": "; HDFS needs Java (JAVA_HOME), libhdfs.so (ARROW_LIBHDFS_DIR) and Hadoop's jars (CLASSPATH)"}
 
 
@@ -30,7 +30,7 @@ class Roots:
         """Return the storage for a file; raises WriteRefusedError outside the roots and SinkError if it is unreachable.
 
         `within` lists the caller's own roots, which lie below the writer's roots. If `within` is empty, the caller may
-        write below all of the writer's roots. `in_table` says whether the file belongs to a table (see `hidden_name`).
+        write below all of the writer's roots. `in_table` means that the file belongs to a table (see `hidden_name`).
         """
         try:
             location = resolved(parse_location(path))
@@ -38,7 +38,7 @@ class Roots:
             # Python raises RuntimeError for a loop of links.
             raise WriteRefusedError(f"no path to write: {error}") from None
         except OSError as error:
-            # A link in the path has just been changed, or the storage has failed.
+            # Another process has just changed a link in the path, or the storage has failed.
             raise SinkError(f"cannot reach {path}: {error.strerror}") from error
         root = next((root for root in self._roots if root.place.contains(location)), None)
         if root is None:
@@ -57,7 +57,7 @@ class Roots:
         try:
             file_system, inner_path = _file_system(root, location.path)
         except (OSError, ValueError) as error:
-            # Keep the first line only: the rest of the library's message lists every directory that it has searched.
+            # Keep the first line only: the library's message goes on with every directory that it has searched.
             reason = str(error).partition("\n")[0]
             raise SinkError(f"cannot reach {path}: {reason}{_NEEDS.get(location.scheme, '')}") from error
         return RemoteStorage(file_system, inner_path, in_table=in_table)
@@ -66,8 +66,7 @@ class Roots:
 def _narrowed(root: Root, location: Location, path: str, within: Sequence[str]) -> Root:
     """Narrow a root to the caller's own root that contains a location, so that links cannot lead out of that root.
 
-    Raises WriteRefusedError if none of the caller's roots contains the location, or if one of these roots cannot be
-    used.
+    Raises WriteRefusedError if no root of the caller contains the location, or if a root of the caller cannot be used.
     """
     try:
         own = [resolved(parse_location(place)) for place in within]
@@ -80,11 +79,12 @@ def _narrowed(root: Root, location: Location, path: str, within: Sequence[str]) 
 
 
 def _file_system(root: Root, path: PurePosixPath) -> tuple[fs.FileSystem, str]:
-    """Return the file system for a path below a root, and the path in it; raises OSError and ValueError."""
+    """Return the file system for a path below a root, and the path within it; raises OSError and ValueError."""
     uri = f"{root.place.scheme}://{root.authority}{quote(str(path))}"
     file_system, inner_path = fs.FileSystem.from_uri(f"{uri}?{root.options}" if root.options else uri)
     if isinstance(file_system, fs.S3FileSystem):
-        # Background uploads would hold memory without a reservation. A URI cannot switch them off.
+        # Switch off background uploads, because they would hold memory without a reservation. A URI has no option for
+        # this.
         make, (arguments,) = file_system.__reduce__()
         file_system = make({**arguments, "region": file_system.region, "background_writes": False})
     return file_system, inner_path

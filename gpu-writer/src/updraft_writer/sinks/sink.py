@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of sinks, which store bytes under a hidden name and publish them as a whole or not at all.
+"""Interface of sinks. A sink stores bytes under a hidden name and publishes them as a whole or not at all.
 
 A `Storage` blocks and runs one step at a time; `stored` runs its steps on threads. Only this module decides which steps
 may be repeated.
@@ -13,8 +13,8 @@ from typing import Protocol
 from updraft.errors import SinkError
 from updraft_writer.pieces import Piece
 
-# libhdfs's errno for every Java exception without a specific errno, from a refused connection to a used-up quota.
-# pyarrow does not distinguish these exceptions, so this errno does not count as temporary.
+# libhdfs's errno for every Java exception without a specific errno, from a refused connection to an exceeded quota.
+# pyarrow does not distinguish these exceptions, so this module does not treat this errno as temporary.
 _LIBHDFS_UNKNOWN = 255
 
 # Errors that may be temporary. All other errors (no space, no permission, no such bucket) would occur again.
@@ -35,7 +35,7 @@ _TRANSIENT = frozenset(
 
 
 class Step(enum.Enum):
-    """Storage operation. Error messages name it by its value."""
+    """Storage operation. Its value is its name in error messages."""
 
     CREATE = "create"
     WRITE = "write"
@@ -44,14 +44,14 @@ class Step(enum.Enum):
     DISCARD = "remove the unfinished"
 
 
-# Steps that are safe to repeat. CREATE has stored nothing that could be lost. PUBLISH checks whether the last attempt
-# took effect. DISCARD removes whatever exists. WRITE and COMPLETE are excluded: a write, a sync or a close may report
-# that *earlier* bytes were lost, but only once. A repeated call would succeed although the bytes are gone.
+# Steps that are safe to repeat. A failed CREATE has stored nothing that could be lost. PUBLISH checks whether the last
+# attempt took effect. DISCARD removes whatever exists. WRITE and COMPLETE are excluded: a write, a sync or a close may
+# report that *earlier* bytes were lost, but only once. A repeated call would succeed although the bytes are gone.
 _REPEATABLE = frozenset({Step.CREATE, Step.PUBLISH, Step.DISCARD})
 
 
 class Standing(enum.Enum):
-    """State of a file after a failed step. The error's message ends with the value."""
+    """State of a file after a failed step. The error's message ends with this value."""
 
     UNPUBLISHED = "nothing was published"
     UNKNOWN = "whether the file was published is not known"
@@ -60,7 +60,7 @@ class Standing(enum.Enum):
 
 
 class LostError(OSError):
-    """Raised when a storage may have lost bytes and will not report the loss again. The step is never repeated."""
+    """Raised if a storage may have lost bytes and will not report the loss again. The step is never repeated."""
 
     def __init__(self, message: str, cause: OSError, standing: Standing = Standing.UNPUBLISHED) -> None:
         super().__init__(cause.errno, f"{message}: {cause.strerror or cause}")
@@ -68,7 +68,7 @@ class LostError(OSError):
 
 
 class InDoubtError(OSError):
-    """Raised when it is unknown whether the file has its final name. The next attempt to publish checks again."""
+    """Raised if it is unknown whether the file has its final name. The next attempt to publish checks again."""
 
     standing = Standing.UNKNOWN
 
@@ -77,7 +77,7 @@ class InDoubtError(OSError):
 
 
 class AsideError(OSError):
-    """Raised when a file was not published and the file that it should have replaced still has a hidden name."""
+    """Raised if a file was not published and the file that it should have replaced still has a hidden name."""
 
     standing = Standing.ASIDE
 
@@ -92,7 +92,7 @@ class Sink(Protocol):
         """Create the hidden file; raises SinkError."""
 
     async def write(self, piece: Piece) -> None:
-        """Append a piece; returns when the storage has taken it. Raises SinkError."""
+        """Append a piece; return when the storage has accepted it. Raises SinkError."""
 
     async def publish(self) -> None:
         """Complete the file and give it its final name; raises SinkError, whose message says what is at the path."""
@@ -109,13 +109,13 @@ class Storage(Protocol):
     """
 
     def open(self) -> None:
-        """Create the hidden file; raises LostError if a directory above it may not survive a crash."""
+        """Create the hidden file; raises LostError if a directory above the file may not survive a crash."""
 
     def write(self, piece: Piece) -> None:
         """Append a piece."""
 
     def complete(self) -> None:
-        """Complete the hidden file; returns when the storage has confirmed every byte."""
+        """Complete the hidden file; return when the storage has confirmed every byte."""
 
     def publish(self) -> None:
         """Give the file its final name; also raises LostError and InDoubtError."""
@@ -127,7 +127,7 @@ class Storage(Protocol):
 def is_published(look: Callable[[], tuple[bool, bool]], doubt: OSError | None) -> bool:
     """Return whether a file has its final name after a rename that failed with `doubt`; raises InDoubtError if unknown.
 
-    `look` returns two flags, whether the file has its final name and whether it has its hidden name. `look` raises
+    `look` returns two flags: whether the file has its final name, and whether it has its hidden name. `look` raises
     OSError if the storage does not answer.
     """
     try:
@@ -153,7 +153,7 @@ def may_be_repeated(step: Step, error: OSError) -> bool:
 
 
 def sink_error(step: Step, path: str, error: OSError) -> SinkError:
-    """Return the error that a client gets for a failed step."""
+    """Return the error that the client receives for a failed step."""
     standing = error.standing if isinstance(error, LostError | InDoubtError | AsideError) else Standing.UNPUBLISHED
     return SinkError(f"cannot {step.value} {path}: {reason_of(error)}; {standing.value}")
 
@@ -169,8 +169,8 @@ def reason_of(error: OSError) -> str:
 def hidden_name(name: str, unique: str, *, in_table: bool = False) -> str:
     """Return the name that a file has until it is published.
 
-    The name begins with a dot and an underscore, because Spark and Hadoop skip such names. But table formats, which
-    read only files that are in their log, also skip such names when they remove unused files. So in a table the name
-    begins like the file's own.
+    Outside tables, the name begins with a dot and an underscore, because Spark and Hadoop skip such names. Table
+    formats read only files that their log lists, but they also skip such names when they remove unused files. So in a
+    table the hidden name begins like the file's own name.
     """
     return f"{'' if in_table else '._'}{name}.{unique}.updraft"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asynchronous sink on a blocking storage: each step runs on a thread, and is repeated if `sink` allows that.
+"""Asynchronous sink on a blocking storage. Each step runs on a thread, and is repeated if `sink` allows that.
 
-The caller of a write keeps the bytes reserved until the write has ended.
+The caller of `write` must keep the bytes reserved until the write has ended.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from updraft_writer.futures import ignore_failure
 from updraft_writer.pieces import Piece
 from updraft_writer.sinks.sink import Standing, Step, Storage, may_be_repeated, sink_error
 
-# Because the pauses double, five attempts take three seconds. That is long enough for a name node or a proxy to
-# restart. If the storage is gone, a task has lost little time.
+# Because the pauses double, five attempts take three seconds. In this time a name node or a proxy can restart. If the
+# storage stays unavailable, a task has lost little time.
 STORE_ATTEMPTS = 5
 
 _log = structlog.get_logger(__name__)
@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Number of attempts at a step, and the first pause between them. Each pause is twice as long as the last."""
+    """Number of attempts at a step, and the first pause between attempts. Each pause is twice as long as the last."""
 
     attempts: int = field(default_factory=lambda: STORE_ATTEMPTS)
     first_pause_seconds: float = 0.2
@@ -34,9 +34,9 @@ class RetryPolicy:
 
 @dataclass(eq=False)
 class StoredSink:
-    """File on a storage; its steps run on `threads`, one at a time.
+    """File on a storage. Its steps run on `threads`, one at a time.
 
-    A step that takes longer than `silence_seconds` is reported to `on_silence`; 0 sets no limit.
+    If a step takes longer than `silence_seconds`, the sink calls `on_silence`; 0 sets no limit.
     """
 
     storage: Storage
@@ -64,7 +64,7 @@ class StoredSink:
         await self._run(Step.PUBLISH, self.storage.publish)
 
     async def discard(self) -> None:
-        """Remove the hidden file, or log that it remains."""
+        """Remove the hidden file, or log that the file remains."""
         try:
             await self._run(Step.DISCARD, self.storage.discard)
         except SinkError as error:

@@ -13,7 +13,7 @@ __all__ = ["function"]
 
 
 def __getattr__(name: str) -> Any:
-    # Import `function` late: only authors of functions need it, and its imports would slow down clients and services.
+    # Import `function` late: only authors of functions use it, and importing it would slow down clients and services.
     if name == "function":
         from updraft.functions import function
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Size of Arrow data in bytes, also for data whose `nbytes` would crash the process (see `nested_arrays`)."""
+"""Size of Arrow data in bytes, including data for which `nbytes` would crash the process (`nested_arrays`)."""
 
 import pyarrow as pa
 
@@ -7,7 +7,7 @@ from updraft.nested_arrays import lacks_offsets
 
 
 def data_bytes(data: pa.RecordBatch | pa.Table) -> int:
-    """Return the size of these rows in bytes. A slice counts only its own rows, unless a list lacks offsets."""
+    """Return the size of the rows in bytes: of a slice, only the slice's own rows, unless a list lacks offsets."""
     return sum(map(_batch_bytes, data.to_batches() if isinstance(data, pa.Table) else [data]))
 
 

@@ -4,8 +4,8 @@
 Arrow has types whose values take no bytes: null, binaries of width 0, lists of fixed size 0, structs without fields. A
 batch without any bytes can therefore claim any number of such values, and code that encodes or converts the values pays
 for each of them. Values of all other types take bytes, and Arrow's validation checks that these bytes exist, so the
-bytes bound the cost. Booleans are the smallest: a boolean takes one bit, so converting a column of booleans takes many
-times the column's own bytes.
+size of the batch bounds the cost. Booleans are a special case: a boolean takes only one bit, so a converted column of
+booleans takes many times the bytes of the original.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ class NarrowLeaf(NamedTuple):
     value_bytes: int
     """Memory that encoding one value costs, in bytes."""
     is_backed: bool
-    """Whether each value takes a bit of the batch. A batch cannot claim more such values than it has bits."""
+    """Whether each value takes a bit of the batch, so that the batch contains at most as many values as bits."""
 
 
 class Claims(NamedTuple):
@@ -55,7 +55,7 @@ def narrow_leaves(schema: pa.Schema) -> tuple[NarrowLeaf, ...]:
 
 
 def claims_of(leaves: Sequence[NarrowLeaf], lengths: Sequence[int]) -> Claims:
-    """Return the cost of narrow leaves; `lengths` has the length of each array of the batch."""
+    """Return the cost of narrow leaves; `lengths` lists the length of each array of the batch."""
     return Claims(
         sum(leaf.value_bytes * lengths[leaf.node] for leaf in leaves if not leaf.is_backed),
         max((leaf.value_bytes * lengths[leaf.node] for leaf in leaves), default=0),

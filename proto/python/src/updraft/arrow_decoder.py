@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoder of a client's Arrow data, which raises errors that blame the client.
 
-A hostile client cannot skip the checks: all of them run before the decoding or in `ArrowLayout.check`. Code that uses a
+A hostile client cannot skip the checks: each check runs before the decoding or in `ArrowLayout.check`. Code that uses a
 checked batch cannot read out of bounds. Only a pool's workers and a writer parse bodies.
 """
 
@@ -44,7 +44,7 @@ _IPC_ALIGNMENT_BYTES = 8
 _BODY_ALIGNMENT_BYTES = 64
 _MOST_BYTES_COPIED_BY_PYTHON = 8 << 20
 
-# Every array costs some kilobytes in an open file or a function, even without rows.
+# Every array, even without rows, costs an open file or a function some kilobytes of memory.
 _MAX_ARRAYS = 1 << 15
 # A file repeats the names of columns in each row group.
 _MAX_PATH_BYTES = 4 << 20
@@ -64,7 +64,7 @@ class ArrowDecoder:
 
     @property
     def has_unbacked(self) -> bool:
-        """Whether batches may have values that take no bytes (`arrow_cost`)."""
+        """Whether batches may contain values that take no bytes (`arrow_cost`)."""
         return not all(leaf.is_backed for leaf in self._narrow_leaves)
 
     @classmethod
@@ -74,8 +74,8 @@ class ArrowDecoder:
         """Return the decoder for the schema in a message; errors call the message `what`.
 
         Raises:
-            ProtocolError: The message is not a schema, or has big-endian or dictionary-encoded columns.
-            LimitError: The schema has too many fields, or too long names.
+            ProtocolError: The message is not a schema, or its columns are big-endian or dictionary-encoded.
+            LimitError: The schema has too many fields, or its names are too long.
         """
         schema = announced_schema(encapsulated, what)
         with malformed_as(f"{what} is not an Arrow schema"):
@@ -103,9 +103,9 @@ class ArrowDecoder:
     ) -> pa.RecordBatch:
         """Decode a batch, match it to the schema and validate it fully; raise ProtocolError or LimitError.
 
-        `check` may refuse the batch. It runs after the check of the buffers and before the check of the values. The
-        check of the values reads every value, even if several values share their bytes, so it may read more bytes than
-        the batch has.
+        `check` may refuse the batch. The decoder calls `check` after it has checked the buffers and before it checks
+        the values. Checking the values reads every value, even if several values share their bytes, so it may read more
+        bytes than the batch contains.
         """
         return self.decode(encapsulated, f"batch {sequence}", check)
 
@@ -141,7 +141,8 @@ class ArrowDecoder:
         if rows < 0:
             raise ProtocolError(f"{what} has {rows} rows")
         body_bytes = message.body.size if message.body is not None else 0
-        # Arrow accepts buffers that share bytes, but every column then costs as much as if it had bytes of its own.
+        # Arrow accepts buffers that share bytes, but every such column costs as much to process as a column with
+        # separate bytes.
         if (buffers_bytes := sum(table.pairs(BATCH_BUFFERS)[1::2])) > body_bytes:
             raise ProtocolError(f"{what} has buffers of {buffers_bytes} bytes in a body of {body_bytes}")
         if not self._narrow_leaves:
@@ -183,13 +184,13 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
 
 
 def encapsulated_prefix(data_header: memoryview) -> bytes:
-    """Return what an IPC message has before its body: a prefix and the padded header."""
+    """Return the start of an IPC message, up to its body: a prefix and the padded header."""
     padded = -(-len(data_header) // _IPC_ALIGNMENT_BYTES) * _IPC_ALIGNMENT_BYTES
     return struct.pack("<Ii", _IPC_CONTINUATION, padded) + bytes(data_header).ljust(padded, b"\0")
 
 
 def announced_schema(encapsulated: pa.Buffer, what: str) -> pa.Schema:
-    """Return the schema in a message, which may have dictionary-encoded columns; raise ProtocolError or LimitError."""
+    """Return the schema in a message; its columns may be dictionary-encoded. Raise ProtocolError or LimitError."""
     with malformed_as(f"{what} is not an Arrow schema"):
         message = pa.ipc.read_message(encapsulated)
         if message.type != "schema":

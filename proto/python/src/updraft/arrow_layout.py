@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validation of everything in a batch that memory safety depends on: offsets, lengths, indices, views.
 
-`RecordBatch.validate(full=True)` checks the encoding of text as well. But Spark keeps text in any encoding, and Spark's
-own workers and files pass such bytes on. So the check of the encoding is optional here. Without this check, columns of
-text are validated as binary columns over the same buffers, which takes a quarter of the time.
+`RecordBatch.validate(full=True)` also checks that text is valid UTF-8. But Spark stores text without checking its
+encoding, and Spark's own workers and files pass such text on. So this module makes the check of the encoding optional.
+Without this check, it validates columns of text as binary columns over the same buffers, which takes a quarter of the
+time.
 """
 
 import enum
@@ -33,19 +34,19 @@ class ArrowLayout:
         self._as_bytes = as_bytes if text is Text.BYTES and _has_text(row) else None
 
     def check(self, batch: pa.RecordBatch) -> None:
-        """Raise pyarrow.ArrowInvalid if the batch points outside of its buffers, or has text that is not allowed."""
+        """Raise pyarrow.ArrowInvalid if the batch points outside of its buffers, or contains forbidden text."""
         if self._as_bytes is None:
             batch.validate(full=True)
             return
-        # Validate the original types first, because creating the view reads null bitmaps and drops the offset of
-        # run-end-encoded columns.
+        # Validate the original types first, because `view` reads null bitmaps and drops the offset of run-end-encoded
+        # columns.
         batch.validate()
         batch.to_struct_array().view(self._as_bytes).validate(full=True)
 
 
 def _has_text(data_type: pa.DataType) -> bool:
     if isinstance(data_type, pa.BaseExtensionType):
-        # Extension types written in Python are not hashable, so the lookup below would fail.
+        # The lookup below would fail, because extension types written in Python are not hashable.
         return _has_text(data_type.storage_type)
     return data_type in _BYTES_OF_TEXT or any(map(_has_text, _below(data_type)))
 

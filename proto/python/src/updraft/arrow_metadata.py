@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reader for the fields of Arrow's IPC metadata that pyarrow does not expose, with a minimal flatbuffers parser.
 
-Pass only metadata that Arrow's verifier has accepted (`pyarrow.ipc.read_message`), except to `is_dictionary`, which
-takes any bytes.
+Pass only metadata that Arrow's verifier has accepted (`pyarrow.ipc.read_message`). Only `is_dictionary` accepts any
+bytes.
 """
 
 import struct
@@ -129,7 +129,7 @@ def dictionary_ids(metadata: memoryview, *, most_fields: int) -> Iterator[int]:
     """Yield the ids of a schema's dictionaries in the order of its fields, depth first.
 
     Raises:
-        ValueError: The metadata have more fields than `most_fields`. Without this limit, a client could cheaply send
+        ValueError: The metadata list more fields than `most_fields`. Without this limit, a client could cheaply send
             many fields inside a column whose type has no fields.
     """
     waiting = [header_table(metadata).tables(_SCHEMA_FIELDS)]
@@ -152,7 +152,7 @@ class DictionaryBatch(NamedTuple):
     is_delta: bool
     """Whether the message's values are appended to the dictionary's current values."""
     values: bytes
-    """Metadata of a record batch whose only column has the values."""
+    """Metadata of a record batch whose only column contains the values."""
 
 
 def dictionary_batch(metadata: memoryview) -> DictionaryBatch:

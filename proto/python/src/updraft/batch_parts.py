@@ -12,7 +12,7 @@ from updraft.v1.exchange_pb2 import BatchPart
 PART_BYTES = 16 << 20
 """Size of a part: large enough for a low cost per byte, small enough that other calls on the connection get a turn."""
 
-# Room before the body for Arrow's header, which arrives last. Unwritten pages of this room take no memory.
+# Address space before the body for Arrow's header, which arrives last. Pages that are never written take no memory.
 _HEADER_ROOM_BYTES = 4 << 20
 _IPC_PREFIX = struct.Struct("<Ii")
 _IPC_CONTINUATION = 0xFFFFFFFF
@@ -26,7 +26,7 @@ def parts_before_last(body: memoryview, part_bytes: int) -> Iterator[tuple[Batch
 
 
 def last_part(body: memoryview, part_bytes: int) -> memoryview:
-    """Return the last part, which is sent with the batch's number and header."""
+    """Return the last part, which the sender sends together with the batch's number and header."""
     return body[max(0, -(-body.nbytes // part_bytes) - 1) * part_bytes :]
 
 
@@ -66,7 +66,7 @@ class BatchParts:
         """Add the last part and the header; return the encapsulated IPC message.
 
         Raises:
-            ProtocolError: The parts have more or fewer bytes than announced.
+            ProtocolError: The parts contain more or fewer bytes than announced.
             LimitError: The header is too large.
         """
         self._append(last)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory limits of this process, from its control groups and the machine; the smallest limit counts."""
+"""Memory limits of this process, from its control groups and the machine; the smallest limit applies."""
 
 import os
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def _limit_files(root: Path) -> Iterator[tuple[str, Path]]:
         elif "memory" in controllers.split(","):
             relative = PurePosixPath(group).relative_to("/")
             yield f"cgroup v1 {group}", mounts / "memory" / relative / "memory.limit_in_bytes"
-            # A container that sees only its own group sees that group as the root.
+            # In a container that sees only its own control group, that group appears as the root.
             yield "cgroup v1 /", mounts / "memory/memory.limit_in_bytes"
 
 

@@ -33,8 +33,8 @@ class CallError(Exception):
 class Call(ClientOptions):
     """Call a function of a pool, once or for each row of a file, and print its results or write them to a file.
 
-    Values of --arg are read as the argument's type: text as it is, lists and structs as JSON. A column of the
-    file becomes the argument of the same name; columns without such an argument are not sent. The environment variables
+    Values of --arg are read as the argument's type: text as it is, lists and structs as JSON. A column of the file
+    becomes the argument of the same name; columns without such an argument are not sent. The environment variables
     UPDRAFT_CLIENT_ENDPOINT, UPDRAFT_CLIENT_TOKEN_FILE and so on replace missing options.
     """
 

@@ -30,12 +30,12 @@ _PEERS = {"udf": "spark.updraft.udf", "write": "spark.updraft.write"}
 class Doctor(Options):
     """Check whether a Spark job can reach its pool and its writer, and say how to fix each problem.
 
-    Run it on the driver's machine or in the driver's image, with the job's conf in the options of spark-submit
-    (--defaults is its --properties-file). The command checks jar, extension, endpoints, DNS, reachability, TLS, tokens,
-    what the client's identity may do, the releases of Delta and Iceberg if their tables go through the writer, and the
-    versions of protocol, Python and pyspark. Then it sends a batch through a worker and a file through the writer. With
-    --endpoint instead of a conf, it checks one service. With --python-workers, it also runs a small Spark application
-    and checks that Spark's Python workers run on the pool.
+    Run it on the driver's machine or in the driver's image, and pass the conf that the job gives to spark-submit: its
+    file with --defaults, single settings with --conf. The command checks jar, extension, endpoints, DNS, reachability,
+    TLS, tokens, what the client's identity may do, the releases of Delta and Iceberg if their tables go through the
+    writer, and the versions of protocol, Python and pyspark. Then it sends a batch through a worker and a file through
+    the writer. With --endpoint instead of a conf, it checks one service. With --python-workers, it also runs a small
+    Spark application and checks that Spark's Python workers run on the pool.
 
     Exits with 1 if there are errors, otherwise with 0; warnings do not count.
     """

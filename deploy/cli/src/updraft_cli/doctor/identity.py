@@ -39,7 +39,7 @@ def check_caller(caller: Caller, wanted: tuple[str, ...], tenant: str, findings:
         if scope not in caller.scopes:
             findings.error(
                 "scope",
-                f"{caller.identity!r} may not {WHAT_SCOPES_ALLOW[scope]}: that takes the scope {scope}, and it has "
+                f"{caller.identity!r} may not {WHAT_SCOPES_ALLOW[scope]}: it needs the scope {scope}, but has "
                 f"{', '.join(caller.scopes) or 'none'}",
                 f"ask for the scope {scope}, or use a credential that has it; {decided}",
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Artifact on its way into the store: written, checked, unpacked and measured, then kept as a whole or removed.
+"""Artifact that is being received: written, checked, unpacked and measured, then kept as a whole or removed.
 
 Blocking disk operations run in threads, and a separate process unpacks archives.
 """
@@ -20,7 +20,7 @@ _READ_ONLY = 0o444
 class Arrival:
     """Bytes of an artifact, received in order.
 
-    At its end, this asynchronous context manager removes the artifact unless `keep` was called.
+    This asynchronous context manager removes the artifact on exit, unless `keep` was called.
     """
 
     def __init__(self, key: ArtifactKey, path: Path) -> None:
@@ -70,7 +70,7 @@ class Arrival:
             room.settle(await in_thread(room.measure, self._directory))
 
     async def move(self, path: Path) -> Original:
-        """Move the checked artifact to its place and return its state there."""
+        """Move the checked artifact to `path` and return its state there."""
         self._leftovers.append(path)
         return await in_thread(self._move, path)
 
@@ -79,7 +79,7 @@ class Arrival:
         return original(self._key, path)
 
     def keep(self) -> None:
-        """Keep the artifact in its place when the context ends."""
+        """Keep the artifact when the context exits."""
         self._leftovers.clear()
 
     @property

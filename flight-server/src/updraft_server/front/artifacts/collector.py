@@ -3,15 +3,14 @@
 
 Artifacts come from the exchange's own client or from another client of the same owner:
 
-    ask for what no client is sending -> receive it -> wait for other clients -> ... -> say that nothing is missing
+    request artifacts that no client is sending -> receive them -> wait for other clients -> ... -> report completion
 
-An exchange waits for another client only while that client keeps sending. If the client stops, the exchange asks its
-own client.
+An exchange waits for another client only while that client keeps sending. If the other client stops, the exchange asks
+its own client.
 
 Files are laid out in a directory, under the names that the session gives them, like Spark's distributed files. The
 front never changes the files of such a directory. If the bytes under a name change, the front lays out a new directory,
-so nothing that Python caches by path becomes stale. If a worker managed to change a directory, the front lays it out
-again.
+because Python caches modules by path. If a worker managed to change a directory, the front lays the files out again.
 """
 
 import asyncio
@@ -68,8 +67,8 @@ class ArtifactCollector:
     ) -> AsyncIterator[CollectedArtifacts]:
         """Yield the artifacts, hold them for the duration of the block and count them against the tenant `share`.
 
-        An owner with an application id gets its directory even without artifacts: its worker is bound to that
-        directory now and may need it in a later exchange. Raises UpdraftError.
+        The store creates a directory for an owner with an application id even if there are no artifacts: the worker is
+        bound to that directory now and may need artifacts in a later exchange. Raises UpdraftError.
         """
         if not needs.keys and not owner.application_id:
             yield CollectedArtifacts()
@@ -93,7 +92,7 @@ class ArtifactCollector:
         return artifacts
 
     async def _check_again(self, held: Held) -> None:
-        """Discard stored artifacts that have changed on disk, so that the client sends them again."""
+        """Discard stored artifacts that have changed on disk, so that the front requests them again."""
         there = {
             artifact: (artifact.path, artifact.original)
             for artifact in held.artifacts.values()
@@ -214,7 +213,7 @@ def lay_out(path: Path, building: Path, files: Mapping[str, SetFile]) -> None:
 
 
 def _is_laid_out(path: Path, files: Mapping[str, SetFile]) -> bool:
-    """Remove Python's bytecode cache from the directory and return whether it shows exactly these files."""
+    """Remove Python's bytecode cache from the directory. Return whether the directory then has exactly these files."""
     try:
         names = {entry.name for entry in path.iterdir()}
         if _CACHE in names and _CACHE not in files:

@@ -11,8 +11,8 @@ from updraft.flight_data import split_flight_data
 from updraft.service import exchange as calls
 from updraft.v1.exchange_pb2 import ArtifactsWanted, DeferredPayload, PayloadWanted, ReplyMetadata, RequestMetadata
 
-# A task reads the next part of an upload from its own memory or disk. So if no byte arrives for this long, the client
-# has most likely stopped. Until then, the exchange holds its place in the queue.
+# A task reads an upload from its own memory or disk, so if no byte arrives for this long, the client has most likely
+# stopped. During this time, the exchange holds its place in the queue.
 ARTIFACT_TIMEOUT_SECONDS = 60.0
 # Slowest allowed upload, slower than any network that tasks would use. Without this limit, a client that trickles bytes
 # could hold its place for ever.
@@ -46,13 +46,13 @@ class ArtifactDialogue:
         self._arrived_bytes = 0
 
     async def ask(self, digests: Iterable[bytes]) -> None:
-        """Ask for the artifacts with these digests. An empty request tells the client that nothing more is wanted."""
+        """Request the artifacts with these digests. An empty request tells the client that no more requests follow."""
         await self._say(ReplyMetadata(artifacts_wanted=ArtifactsWanted(sha256=digests)))
 
     async def part(self) -> ArtifactPart:
         """Return the next part of an artifact; raise ProtocolError for any other message or if the client is too slow.
 
-        The time limit applies to all artifacts of the exchange together, and only time spent in this method counts.
+        One time limit applies to all artifacts of the exchange together. It covers only time spent in this method.
         """
         allowed_seconds = self._timeout_seconds + self._arrived_bytes / _LEAST_BYTES_PER_SECOND
         began = time.monotonic()
@@ -70,10 +70,10 @@ class ArtifactDialogue:
         return ArtifactPart(metadata.artifact.sha256, metadata.artifact.offset, data)
 
     async def payload(self, deferred: DeferredPayload) -> bytes:
-        """Ask for the deferred payload and return it whole.
+        """Request the deferred payload and return all of it.
 
-        Raises LimitError if its announced size is 0 or above the message limit, and ProtocolError if the client sends
-        something else or is too slow.
+        Raises LimitError if the announced size is 0 or above the message limit, and ProtocolError if the client sends
+        any other message or is too slow.
         """
         size_bytes = deferred.size_bytes
         limit_bytes = self._limits.max_message_bytes

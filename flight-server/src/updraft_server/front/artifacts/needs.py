@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser and checks of the artifacts that a command lists. The names come from untrusted clients and become paths."""
+"""Parser and checks of the artifacts that a command lists. Untrusted clients choose the names, which become paths."""
 
 import enum
 import hashlib
@@ -51,7 +51,7 @@ class Needs:
 
     @property
     def file_set(self) -> str:
-        """Name of the files as a whole, equal if all names and bytes are equal; empty without files."""
+        """Name of this set of files. Sets with equal names and bytes have the same name; empty without files."""
         if not self.files:
             return ""
         lines = (f"{key} {name}\n" for name, key in sorted(self.files.items()))
@@ -80,7 +80,7 @@ def parse_needs(function: SessionFunction) -> Needs:
             raise ProtocolError(f"artifact {key.sha256.hex()} is listed with two sizes or as file and directory")
         if artifact.WhichOneof("role") == "broadcast_id":
             if artifact.broadcast_id < 0:
-                # PySpark's worker takes a negative number as an order to drop a variable.
+                # PySpark's worker interprets a negative id as an order to drop a variable.
                 raise ProtocolError(f"{artifact.broadcast_id} is not the id of a broadcast variable")
             _add(broadcasts, artifact.broadcast_id, key)
         else:

@@ -2,13 +2,13 @@
 """Detection of stored artifacts that have changed since they were checked.
 
 If the kernel has Landlock, no worker can write to the store. Otherwise a worker that runs as the same user can make
-read-only files writable. But it cannot reset the time of a file's last status change (ctime), so an unchanged file
-state proves that the file is intact. The front's own links change ctime too, so if a state has changed, the front
-compares the bytes.
+read-only files writable. But the worker cannot reset the time of a file's last status change (ctime), so an unchanged
+file state proves that the file is intact. The front's own links change ctime too, so if a file's state has changed, the
+front compares the bytes.
 
 An unpacked archive has no digest to compare with, so any change of a file, a link or the tree counts as tampering.
-Checking a whole tree takes milliseconds per thousand files, so the wait before the next check is a hundred times as
-long as the last check took. Python's bytecode caches are not part of the archive and are removed.
+A check of a whole tree takes milliseconds per thousand files. Therefore the front waits a hundred times as long as the
+last check took before it checks again. It removes Python's bytecode caches, which are not part of the archive.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ Clock = Callable[[], float]
 
 
 class Original(Protocol):
-    """State of an artifact when the artifact was checked. The methods block."""
+    """State of an artifact at the time of its check. The methods block."""
 
     def still(self) -> bool:
         """Return whether the artifact is unchanged."""
@@ -142,8 +142,8 @@ def _walk(root: Path) -> Iterator[tuple[str, tuple[int, ...], bool]]:
                     continue
                 cached = in_cache or entry.name == _CACHE
                 waiting.append((entry.path, cached))
-                # Leave out the times of directories, because a cache that is created or removed in a directory changes
-                # its times.
+                # Leave out the times of directories, because creating or removing a cache changes the times of its
+                # parent directory.
                 yield entry.path, (found.st_ino, found.st_mode), cached
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disk space of one arriving artifact, taken before the disk is used and corrected at the end by a measurement.
+"""Disk space of one arriving artifact, reserved before the disk is used and corrected at the end by a measurement.
 
-An archive takes space as it arrives, and then more space for its unpacked tree. Once the archive is removed, the tree
-alone takes space. A volume can run out of inodes before it runs out of blocks. So an entry (a file, directory or link)
-counts as at least the volume's bytes per inode: a store that may use a tenth of the bytes uses at most a tenth of the
-inodes.
+An archive reserves space as its bytes arrive, and then more space for its unpacked tree. After the archive is removed,
+only the tree's space stays reserved. A volume can run out of inodes before it runs out of blocks. Therefore each entry
+(a file, directory or link) counts as at least the volume's bytes per inode: a store that may use a tenth of the bytes
+uses at most a tenth of the inodes.
 """
 
 import os
@@ -15,12 +15,12 @@ from updraft_server.front.artifacts.originals import Original
 from updraft_server.front.artifacts.stored import OwnedArtifacts, StoredArtifact
 from updraft_server.linux.hostile_trees import TreeSize, tree_size
 
-# Least bytes of an entry. Some file systems create inodes on demand and report none, or so many that each would be
-# nearly free.
+# Minimum size that an entry counts as. Some file systems create inodes on demand and report no number of inodes, or one
+# so large that each inode would count as nearly nothing.
 _LEAST_ENTRY_BYTES = 4096
-# Least bytes of an artifact, because even a small one costs memory of the front.
+# Minimum size that an artifact counts as, because even a small artifact uses memory of the front.
 _LEAST_ARTIFACT_BYTES = 64 * 1024
-# Number of links per directory that count as taking no space. The store bounds the number of such directories instead.
+# Number of links per directory that count as using no space. The store limits the number of such directories instead.
 _FREE_LINKS = 64
 
 
@@ -53,7 +53,7 @@ class Volume(NamedTuple):
 
 
 class RoomGiver(Protocol):
-    """Store from which an artifact takes space."""
+    """Store in which an artifact reserves space."""
 
     volume: Volume
 
@@ -61,20 +61,20 @@ class RoomGiver(Protocol):
         """Raise LimitError if an artifact of this owner can never have this much space."""
 
     def take(self, owned: OwnedArtifacts, more_bytes: int) -> None:
-        """Take space; raise PoolFullError if there is too little."""
+        """Reserve space; raise PoolFullError if there is too little."""
 
     def give_back(self, owned: OwnedArtifacts, less_bytes: int) -> None:
         """Give space back."""
 
     async def vacated(self) -> None:
-        """Wait until the disk has the space that was taken."""
+        """Wait until the reserved space is free on the disk."""
 
     def most_entries(self) -> int:
         """Return how many files and directories an empty store can hold."""
 
 
 class Room:
-    """Space that an artifact takes in the store while it arrives; created by `ArtifactStore.arriving`."""
+    """Space that an artifact reserves in the store while its bytes arrive; created by `ArtifactStore.arriving`."""
 
     def __init__(self, giver: RoomGiver, owned: OwnedArtifacts, artifact: StoredArtifact) -> None:
         self.volume = giver.volume
@@ -84,7 +84,7 @@ class Room:
         self._taken_bytes = 0
 
     def grow_to(self, size_bytes: int) -> None:
-        """Take space for this many bytes of the artifact in total; raise PoolFullError or LimitError."""
+        """Reserve space for this many bytes of the artifact in total; raise PoolFullError or LimitError."""
         self._grow_to(self.volume.file_bytes(size_bytes))
 
     async def vacated(self) -> None:
@@ -92,7 +92,7 @@ class Room:
         await self._giver.vacated()
 
     async def unpack_to(self, tree_bytes: int) -> None:
-        """Take space for the tree in addition to the archive.
+        """Reserve space for the tree in addition to the archive's space.
 
         Raises PoolFullError if there is too little space, and LimitError if there can never be enough.
         """
@@ -104,17 +104,17 @@ class Room:
         return tree_size(tree, most_files=self._giver.most_entries())
 
     def settle(self, tree: TreeSize) -> None:
-        """Correct the space to that of the measured tree alone; raise what `unpack_to` raises.
+        """Correct the reserved space to the size of the measured tree; raise what `unpack_to` raises.
 
-        The result is never below the size of the archive, because some file systems report how much space a file takes
-        only after they have written it to the disk.
+        The corrected space is never below the size of the archive, because some file systems report the space of a file
+        only after they have written the file to the disk.
         """
         room_bytes = max(self._file_bytes, self.volume.tree_bytes(tree))
         self._grow_to(room_bytes)
         self._charge(room_bytes - self._taken_bytes)
 
     def keep(self, path: Path, original: Original) -> None:
-        """Mark the artifact as stored at `path`, where it keeps its space."""
+        """Mark the artifact as stored at `path`. Its space stays reserved."""
         self._artifact.path = path
         self._artifact.original = original
         self._artifact.kept_bytes = self._taken_bytes
@@ -122,7 +122,7 @@ class Room:
         self._taken_bytes = 0
 
     def end(self) -> None:
-        """Give back the space that was not kept."""
+        """Give back all space that no call of `keep` has kept."""
         self._charge(-self._taken_bytes)
 
     @property

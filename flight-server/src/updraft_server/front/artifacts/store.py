@@ -7,10 +7,10 @@
     <directory>/trash            files that are being deleted
 
 This is policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.collector` fills the store.
-Owners share nothing, not even equal bytes: a digest refers only to what clients of the same owner have sent, so the
-pool's requests for artifacts reveal nothing about other owners. Announcing an artifact takes no space. An artifact
-takes space as its bytes arrive. The tree of an archive takes space before it is written. Space is measured on the disk,
-in blocks and inodes (`updraft_server.front.artifacts.room`).
+Owners share nothing, not even equal bytes: a digest refers only to artifacts that clients of the same owner have sent.
+Therefore the pool's requests for artifacts reveal nothing about other owners. An announced artifact uses no space. The
+front reserves space as the artifact's bytes arrive, and for the tree of an archive before the tree is written. Space is
+measured on the disk, in blocks and inodes (`updraft_server.front.artifacts.room`).
 """
 
 import asyncio
@@ -36,10 +36,9 @@ from updraft_server.front.artifacts.tenant_room import TenantRooms
 from updraft_server.front.artifacts.threads import remove
 from updraft_server.pool.leases import Owner
 
-# This is more than honest sessions need at once. Without this bound, any number of directories could link to one
-# artifact.
+# Honest sessions need fewer sets at once. Without this bound, any number of directories could link to one artifact.
 _MOST_IDLE_FILE_SETS = 256
-# Each owner costs a few directories and some of the front's memory.
+# Each owner uses a few directories and some of the front's memory.
 _MOST_OWNERS = 4096
 
 
@@ -53,7 +52,7 @@ class Held:
 
     @property
     def directory(self) -> str:
-        """Directory of the owner."""
+        """Path of the owner's directory."""
         return str(self.owned.directory)
 
 
@@ -73,7 +72,7 @@ class ArtifactStore:
         self._idle_sets: OrderedDict[tuple[bytes, str], OwnedArtifacts] = OrderedDict()
         """File sets that no exchange holds, the least recently used first."""
         self._names = itertools.count()
-        # Makes the name of an owner's directory impossible to guess, yet the same whenever the owner returns.
+        # With this secret, nobody can guess the name of an owner's directory, yet a returning owner finds the same one.
         self._secret = secrets.token_bytes(32)
         self._deletions: set[asyncio.Future[None]] = set()
         self._trash_bytes = 0
@@ -106,9 +105,9 @@ class ArtifactStore:
         """Hold these artifacts of the owner, stored or not, for the duration of the block.
 
         They count against the tenant `share`, or against the owner's tenant if `share` is empty. Raises PoolFullError,
-        or LimitError for artifacts that can never fit. At the end of the block, artifacts that have not arrived are
-        forgotten and all others become the most recently used. An owner without an application id loses all its
-        artifacts.
+        or LimitError for artifacts that can never fit. At the end of the block, the store forgets artifacts that have
+        not arrived, and marks all other artifacts as most recently used. If the owner has no application id, the store
+        removes all artifacts of the owner.
         """
         share = share or owner.tenant
         self._check_announced(share, self._owned.get(self._digest(*owner)), keys)
@@ -126,8 +125,8 @@ class ArtifactStore:
     def file_set(self, held: Held, name: str, keys: Iterable[ArtifactKey]) -> FileSet:
         """Return the file set that links to these artifacts, held as long as `held`.
 
-        The set is removed together with any of its artifacts. An artifact that is listed twice needs two links. Raises
-        PoolFullError if there is no space for the links.
+        If the store removes one of the artifacts, it also removes the set. An artifact that is listed twice needs two
+        links. Raises PoolFullError if there is no space for the links.
         """
         owned = held.owned
         if name not in owned.file_sets:
@@ -143,7 +142,7 @@ class ArtifactStore:
 
     @contextlib.contextmanager
     def arriving(self, held: Held, artifact: StoredArtifact) -> Iterator[Room]:
-        """Yield space that grows with an arriving artifact. Give the space back unless the artifact is kept."""
+        """Yield space that grows as the artifact's bytes arrive. On exit, give back space that was not kept."""
         room = Room(self, held.owned, artifact)
         try:
             yield room
@@ -165,17 +164,17 @@ class ArtifactStore:
         return self._limit_bytes // self.volume.entry_bytes
 
     async def vacated(self) -> None:
-        """Wait until the disk has the space that was taken, which deletions in the background may still use."""
+        """Wait until the reserved space is free on the disk. Files that are still being deleted may occupy it."""
         while self._deletions and self.used_bytes + self._trash_bytes > self._limit_bytes:
             await asyncio.wait(self._deletions, return_when=asyncio.FIRST_COMPLETED)
 
     def take(self, owned: OwnedArtifacts, more_bytes: int) -> None:
-        """Take space, evicting other artifacts if necessary; raise PoolFullError if too few of them may be evicted."""
+        """Reserve space. Evict other artifacts if necessary; raise PoolFullError if too few of them may be evicted."""
         self._make_room(owned, more_bytes)
         self._charge(owned, more_bytes)
 
     def give_back(self, owned: OwnedArtifacts, less_bytes: int) -> None:
-        """Give back space that was taken."""
+        """Give back reserved space."""
         self._charge(owned, -less_bytes)
 
     def _digest(self, *texts: str) -> bytes:
@@ -219,12 +218,12 @@ class ArtifactStore:
             self._forget(owned)
 
     def _check_announced(self, share: str, owned: OwnedArtifacts | None, keys: frozenset[ArtifactKey]) -> None:
-        """Refuse announced artifacts that would certainly be refused on arrival."""
+        """Refuse announced artifacts that the store would certainly refuse on arrival."""
         known = owned.artifacts if owned is not None else {}
         there = {key for key in keys if key in known and known[key].path is not None}
         rooms = {key: known[key].kept_bytes if key in there else self.volume.file_bytes(key.size_bytes) for key in keys}
         lacking = keys - there
-        # An exchange unpacks one archive at a time. Until it is unpacked, the archive's own file stays on the disk.
+        # An exchange unpacks one archive at a time. Until the archive is unpacked, its own file stays on the disk.
         unpacked_bytes = max((rooms[key] for key in lacking if key.form is Form.DIRECTORY), default=0)
         announced_bytes = sum(rooms.values()) + unpacked_bytes
         if announced_bytes > self._limit_bytes:
@@ -238,7 +237,7 @@ class ArtifactStore:
         wanted_idle_bytes = sum(idle[key].kept_bytes for key in keys if key in idle)
         tenant = self._digest(share)
         self._tenants.check_cap(tenant, share, lacking_bytes + wanted_idle_bytes, announced_bytes)
-        # Check the share only on announcement, so that artifacts that are already arriving can finish.
+        # Check the share only at this point, so that artifacts that are already arriving can finish.
         self._tenants.check_share(tenant, lacking_bytes + wanted_idle_bytes)
         self._check_room(tenant, lacking_bytes, self._idle_bytes - wanted_idle_bytes)
 
@@ -256,7 +255,8 @@ class ArtifactStore:
     def _make_room(self, owned: OwnedArtifacts, more_bytes: int) -> None:
         """Evict artifacts until `more_bytes` fit: the tenant's own if it exceeds its cap, then artifacts of any tenant.
 
-        The tenant that uses most loses artifacts first, so that no tenant can push others out by storing more and more.
+        The tenant that uses the most space loses artifacts first. Otherwise a tenant could push other tenants out by
+        storing more and more.
         """
         tenant = owned.tenant
         while self._tenants.is_beyond_cap(tenant, more_bytes):
@@ -308,7 +308,7 @@ class ArtifactStore:
         if len(self._owned) >= _MOST_OWNERS:
             away = [owned for owned in self._owned.values() if not owned.exchanges]
             if away:
-                # Forget the least recently used owner of the tenant that has most owners.
+                # Forget the least recently used owner of the tenant that has the most owners.
                 loser = max(away, key=lambda owned: self._tenants[owned.tenant].owners)
                 self._evict_all(loser)
                 self._forget(loser)
@@ -346,15 +346,15 @@ class ArtifactStore:
         self._tenants[owned.tenant].idle_sets += 1
         self._count_idle(owned, file_set.room_bytes)
         if len(self._idle_sets) > _MOST_IDLE_FILE_SETS:
-            # Remove the least recently used set of the tenant that has most idle sets.
+            # Remove the least recently used set of the tenant that has the most idle sets.
             (_, name), loser = max(self._idle_sets.items(), key=lambda item: self._tenants[item[1].tenant].idle_sets)
             self._remove_set(loser, name)
 
     def _forget(self, owned: OwnedArtifacts) -> None:
         """Forget an owner without exchanges, and its artifacts.
 
-        Until then, an owner keeps its directory, even an empty one. A worker that is bound to this directory could not
-        read a new directory in its place.
+        As long as an owner is remembered, its directory stays, even if it is empty: a worker that is bound to this
+        directory could not read a new directory in its place.
         """
         del self._owned[owned.digest]
         self._tenants.leave(owned.tenant)

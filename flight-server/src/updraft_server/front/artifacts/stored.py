@@ -34,17 +34,17 @@ class StoredArtifact:
         self._changed = asyncio.Event()
 
     def began(self) -> None:
-        """Count an exchange that asks its client for the artifact."""
+        """Count one more exchange that requests the artifact from its client."""
         self.senders += 1
 
     def ended(self) -> None:
-        """Count an exchange that has received the artifact or given up, and notify waiters."""
+        """Count one sender less, because its exchange has received the artifact or given up. Notify waiters."""
         self.senders -= 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     def change(self) -> Awaitable[object]:
-        """Return an awaitable that completes when the next sender ends."""
+        """Return an awaitable that completes at the next call of `ended`."""
         return self._changed.wait()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Space of each tenant in the store, and how much a tenant may take while other tenants need space."""
+"""Space of each tenant in the store, and how much space a tenant may use while other tenants need space."""
 
 import time
 from collections.abc import Callable
@@ -37,9 +37,9 @@ class TenantRoom:
 class TenantRooms:
     """Space of all tenants that have anything in the store.
 
-    Any tenant may fill the store as long as no other tenant needs space. If the store has refused a tenant, other
-    tenants get no space above their share until the refused tenant can retry. A tenant above its share may not evict
-    artifacts of active tenants that have less.
+    Any tenant may fill the store as long as no other tenant needs space. After the store has refused a tenant, other
+    tenants may not exceed their share until the refused tenant has had time to retry. A tenant above its share may not
+    evict artifacts of active tenants that use less space.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TenantRooms:
         room.last_use_seconds = self._clock()
 
     def check_cap(self, tenant: bytes, name: str, lacking_bytes: int, announced_bytes: int) -> None:
-        """Raise LimitError if a tenant can never have the announced bytes, PoolFullError if it cannot have more now."""
+        """Raise LimitError if the announced bytes exceed a tenant's cap, PoolFullError if they exceed it only now."""
         if self._caps.exceeded("max_artifact_bytes", name, 0, announced_bytes):
             raise LimitError(self._caps.refusal("max_artifact_bytes", name, 0, announced_bytes))
         room = self._rooms.get(tenant)
@@ -105,7 +105,7 @@ class TenantRooms:
         return self._is_away(other) or other.used_bytes > self._held_bytes(tenant) + more_bytes
 
     def refused(self, tenant: bytes, more_bytes: int) -> None:
-        """Record a refusal. If the tenant was within its share, others may not exceed theirs until it can retry."""
+        """Record a refusal. If the tenant was within its share, other tenants may not exceed theirs for a while."""
         if self._held_bytes(tenant) + more_bytes <= self._share_bytes(tenant):
             self._claims.note(tenant)
 

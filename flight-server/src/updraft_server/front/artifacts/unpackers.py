@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unpacking of archives in separate processes (`updraft_server.unpacker`), because archives are untrusted.
 
-An unpacker gets the archive as an open file, an empty working directory and a socket. It asks for disk space before it
-uses any, and reports its verdict at the end. Without a good verdict, the front removes what the unpacker has written.
+An unpacker receives the archive as an open file, an empty working directory and a socket. It requests disk space before
+it writes, and reports a verdict at the end. Unless the verdict is good, the front removes everything that the unpacker
+has written.
 """
 
 import asyncio
@@ -29,11 +30,11 @@ from updraft_server.linux.hostile_trees import TreeSize
 _log = structlog.get_logger(__name__)
 
 _PACKAGES = str(Path(updraft_server.__file__).parent.parent)
-# Without site-packages, an interpreter starts in a fraction of the time and runs no package's .pth file.
+# An interpreter without site-packages starts in a fraction of the time and runs no package's .pth file.
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from updraft_server.unpacker.process import main; main()"
 _COMMAND = (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _PROGRAM, _PACKAGES)
 
-# Number of unpackers that may run at once. Together they may take this many times UnpackLimits.memory_bytes.
+# Number of unpackers that may run at once. Together they may use this many times UnpackLimits.memory_bytes.
 _AT_ONCE = 2
 
 
@@ -43,13 +44,13 @@ class TreeRoom(Protocol):
     volume: Volume
 
     async def unpack_to(self, tree_bytes: int) -> None:
-        """Take space for this many bytes of tree in total; raise UpdraftError if there is too little."""
+        """Reserve space for this many bytes of tree in total; raise UpdraftError if there is too little."""
 
     def measure(self, tree: Path) -> TreeSize:
         """Return the size of an unpacked tree on disk; blocks."""
 
     def settle(self, tree: TreeSize) -> None:
-        """Correct the space to that of the tree alone, after its archive was removed; raise what `unpack_to` raises."""
+        """Correct the space to the size of the tree, whose archive was removed; raise what `unpack_to` raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,8 @@ class Unpackers:
     async def unpack(self, name: str, archive: Path, directory: Path, room: TreeRoom) -> None:
         """Unpack an archive into a new directory, and remove the directory again on failure.
 
-        Raises ProtocolError for an archive that is refused, PoolUnavailableError if its unpacker dies or takes too
-        long, what `room` raises, and OSError. `name` names the artifact in errors.
+        Raises ProtocolError if the unpacker refuses the archive, PoolUnavailableError if the unpacker dies or exceeds
+        its time limit, errors of `room`, and OSError. `name` names the artifact in errors.
         """
         async with self._places:
             await in_thread(directory.mkdir)
@@ -123,7 +124,7 @@ class Unpackers:
         try:
             async with asyncio.timeout(limit_seconds):
                 encoded = await _output(connection, room, bounds.room_bytes)
-                # The unpacker has closed its only connection, so it ends now unless hostile code has taken it over.
+                # The unpacker has closed its only connection, so it exits now unless hostile code has taken it over.
                 await asyncio.to_thread(process.wait)
         except TimeoutError:
             raise PoolUnavailableError(f"{name} was not unpacked within {limit_seconds:g} seconds") from None
@@ -161,7 +162,7 @@ def _start(
 
 
 async def _output(connection: socket.socket, room: TreeRoom, granted_bytes: int) -> bytes:
-    """Grant the space that the process asks for; return its verdict, cut off if it is too long."""
+    """Grant the space that the process requests; return its verdict, cut off if it is too long."""
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=unpacking.MAX_VERDICT_BYTES)
     try:
         while (request := unpacking.RoomRequest.decode(encoded := await reader.readline())) is not None:
@@ -174,7 +175,7 @@ async def _output(connection: socket.socket, room: TreeRoom, granted_bytes: int)
             encoded += data
         return encoded
     except (ValueError, ConnectionError):
-        # The unpacker is gone or has sent garbage: return an empty verdict.
+        # The unpacker has ended or has sent garbage: return an empty verdict.
         return b""
     finally:
         writer.close()

@@ -2,8 +2,8 @@
 """Worker deaths that functions cause: hold-back of functions, and health of registered functions.
 
 A function that keeps killing workers is held back. This is policy only; the caller provides the clock. A single death
-proves little, because the kernel or an operator may have killed the worker. Many deaths in a row without a success are
-the function's fault.
+proves little, because the kernel or an operator may have killed the worker. After many deaths in a row without a
+success, the function is most likely the cause.
 """
 
 import hashlib
@@ -33,10 +33,10 @@ _log = structlog.get_logger(__name__)
 
 _FIRST_HOLD_SECONDS = 10.0
 _LONGEST_HOLD_SECONDS = 160.0
-# After this time without a death, a function has a clean record and its hold time starts over.
+# After this time without a death, a function's count restarts at 0 and its hold time at the shortest.
 _FORGOTTEN_AFTER_SECONDS = 300.0
-# An owner of session functions is held back after this many times the deaths after which one function is held back.
-# This catches a function that changes with each exchange.
+# An owner of session functions is held back after this many times as many deaths as one function. This catches a
+# function that changes with each exchange.
 _FUNCTIONS_OF_AN_OWNER = 16
 
 
@@ -88,11 +88,11 @@ class HoldBack:
             )
 
     def died(self, owner: Owner, request: Request) -> None:
-        """Count a worker that died while it ran the function, or was ended because the function exceeded a limit."""
+        """Count a worker that died while it ran the function, or that the front ended because a limit was exceeded."""
         self._count(self._culprits(owner, request))
 
     def ended_a_model(self, owner: Owner, request: Request) -> None:
-        """Count a model process that was ended by the rows of this exchange alone."""
+        """Count a model process that died while it processed rows of this exchange alone."""
         self._count((self._rows(owner, request),))
 
     def _count(self, culprits: Iterable[Culprit]) -> None:
@@ -132,7 +132,7 @@ class HoldBack:
         )
 
     def held_now(self) -> int:
-        """Return how many functions are held back now; an owner that is held back as a whole counts as one more."""
+        """Return how many functions are held back now; an owner that is held back as a whole adds one."""
         now_seconds = self._clock()
         return sum(record.held_until_seconds > now_seconds for record in self._records.values())
 
@@ -161,10 +161,10 @@ class HoldBack:
     def _culprits(self, owner: Owner, request: Request) -> tuple[Culprit, ...]:
         """Return the culprits to count deaths for: this owner's function and, if it is a session function, the owner.
 
-        The owner of a session function is included because it could ship a different function each time.
+        The owner of a session function is included because the owner could ship a different function each time.
         """
         if not request.is_session:
-            # Versions are counted separately, because another version may have the fix.
+            # Count versions separately, because another version may fix the function.
             key = owner, request.function, request.version
             version = f"version {request.version!r} of " if request.version else ""
             name = f"{version}the function {request.function!r}"
@@ -197,8 +197,8 @@ class FunctionHealth:
         """Regard every function as healthy until an exchange shows otherwise.
 
         Args:
-            functions: Return the current functions of the pool.
-            model_faults: Return why batched functions cannot be called now, by name and version.
+            functions: Returns the current functions of the pool.
+            model_faults: Returns why batched functions cannot be called now, by name and version.
             on_change: Called when an exchange shows that a function is unhealthy, or healthy again.
         """
         self._functions = functions
@@ -213,13 +213,13 @@ class FunctionHealth:
             for function in self._functions()
             if (function.name, function.version) == (request.function, request.version)
         ):
-            # Workers do not load batched functions: a model process has failed, and the next process may be ready
-            # already.
+            # A model process loads a batched function, not the worker. That process has failed, and its successor may
+            # be ready already.
             return
         self._fall_ill(request, self._record(request), error.message)
 
     def died(self, request: Request, error: UpdraftError) -> None:
-        """Count a worker that the function killed, or that was ended because the function exceeded a limit."""
+        """Count a worker that the function killed, or that the front ended because the function exceeded a limit."""
         record = self._record(request)
         record.deaths += 1
         if record.deaths >= DEATHS_IN_A_ROW:
@@ -228,7 +228,7 @@ class FunctionHealth:
             )
 
     def succeeded(self, request: Request) -> None:
-        """Clear the record of a function because one of its exchanges has ended well."""
+        """Clear the record of a function because one of its exchanges has succeeded."""
         record = self._records.pop((request.function, request.version), None)
         if record is not None and record.fault:
             _log.info("function is healthy again", function=request.function, version=request.version)
@@ -245,7 +245,8 @@ class FunctionHealth:
     def faults(self) -> dict[str, str]:
         """Return for each function name why the function cannot be called, or what is wrong with it; empty if healthy.
 
-        If a function has several versions, the last version counts, because callers that name no version get that one.
+        If a function has several versions, use the fault of the last version, because callers that name no version
+        call the last one.
         """
         return {function.name: function.fault for function in self.shown(self._functions())}
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running exchanges, each of which holds a worker. They are checked at intervals and ended if they exceed a limit.
 
-The front ends an exchange if one side is silent for too long, if the worker takes more than it may, or if a drain runs
-out of time. The same checks also measure workers between exchanges. The relay counts messages and knows which side has
-to act next; `updraft.service.silence` decides how much silence is too long.
+The front ends an exchange if one side is silent for too long, if the worker exceeds a limit, or if a drain runs out of
+time. The checks also measure workers between exchanges. The relay counts messages and knows which side has to act next;
+`updraft.service.silence` decides how much silence is too long.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from updraft_server.pool.interface import WorkerPool
 
 _log = structlog.get_logger(__name__)
 
-# A function can take some hundred MiB between two checks. The container needs spare memory for that.
+# A function can allocate some hundred MiB between two checks. The container needs spare memory for these allocations.
 _LIMITS_LOOK_SECONDS = 0.25
-# All workers, including those at rest, are measured at every 40th check, which is every ten seconds.
+# Every 40th check, which is every ten seconds, also measures workers between exchanges.
 _LOOKS_TO_ALL = 40
 # The front waits for twice the time that a worker's clock allows, plus _LATE_SECONDS, because on a busy machine that
 # clock starts later than the front's. A session function also gets _IMPORTS_SECONDS for its imports, during which the
@@ -36,10 +36,10 @@ _LOOKS_TO_ALL = 40
 _LATE_SECONDS = 1.0
 _IMPORTS_SECONDS = 30.0
 # Time for which a client may leave its worker unused if other tenants need it. Tasks may compute for minutes between
-# batches, so only a tenant above its share loses a worker, and only if another tenant waits.
+# batches, so only a tenant with at least its share of the workers loses one, and only if another tenant waits.
 _UNUSED_WORKER_SECONDS = 120.0
 # A second of use makes up for this many seconds without use. So a client that uses its worker for less than a tenth of
-# the time loses it in the end, however evenly it spreads its batches.
+# the time loses the worker in the end, however evenly the client spreads its batches.
 _UNUSED_PER_USED = 9.0
 
 
@@ -51,10 +51,10 @@ def longest_processor_seconds() -> float:
 class WorkTime:
     """Counter of the seconds that a function has worked on one batch.
 
-    It counts checks instead of reading a clock, so time during which the front itself was stopped does not count.
-    Only a further batch restarts the count. Output of the worker does not restart it. A report that the worker has
-    taken no more batches than before does not restart it either. Work after the last batch counts for that batch.
-    `ProcessorTime` counts CPU time.
+    The counter counts checks instead of reading a clock, so that time in which the front was stopped is not included.
+    Only a further batch restarts the count. Output of the worker does not restart it, nor does a report in which the
+    number of taken batches has not grown. Work after the last batch counts for that batch. `ProcessorTime` counts CPU
+    time.
     """
 
     def __init__(self, look_seconds: float) -> None:
@@ -132,10 +132,11 @@ class RunningExchanges:
         Args:
             pool: Pool that has the workers.
             client_silence_seconds: How long a client may be silent while the pool waits for it.
-            worker_silence_seconds: How long a worker may pass no message and use no CPU time while the client waits.
-            limits: Return the current limits of a worker.
-            giving_way: Takes the tenant of each worker that its client leaves idle; returns the indices of the workers
-                to give to other tenants.
+            worker_silence_seconds: How long a worker may send and accept no message and use no CPU time while the
+                client waits.
+            limits: Returns the current limits of a worker.
+            giving_way: Returns which workers to give to other tenants. Its argument lists, for each worker that its
+                client leaves idle, the tenant; its result lists indices of this argument.
             batch_processor_seconds: How much CPU time a function may use for one batch.
             longest_batch_seconds: How long a function may work on one batch if its worker has no clock.
         """
@@ -170,12 +171,12 @@ class RunningExchanges:
 
     @property
     def worker_memory_bytes(self) -> int:
-        """Memory that a worker may take, in bytes."""
+        """Memory limit of a worker, in bytes."""
         return self._limits().memory_bytes
 
     @contextmanager
     def watching(self, relay: Relay, tenant: str = "") -> Iterator[None]:
-        """Watch a relay for the duration of the block; its worker counts for `tenant`."""
+        """Watch a relay for the duration of the block. `tenant` is the tenant that its worker counts for."""
         watched = _Watched(
             relay,
             tenant,
@@ -191,7 +192,7 @@ class RunningExchanges:
             self._watched.discard(watched)
 
     def end_all(self, error: UpdraftError) -> None:
-        """End every exchange with this error, which the clients get."""
+        """End every exchange, and send this error to the clients."""
         for watched in self._watched:
             watched.relay.end(error)
 
@@ -205,7 +206,7 @@ class RunningExchanges:
                 _log.exception("cannot check for silent exchanges")
 
     async def watch_clocks(self) -> None:
-        """Count time at intervals, until cancelled. Measurements may take seconds, so nothing here waits for them."""
+        """Count time at intervals, until cancelled. This loop never waits for a measurement, which may take seconds."""
         while True:
             await asyncio.sleep(_LIMITS_LOOK_SECONDS)
             try:
@@ -214,7 +215,7 @@ class RunningExchanges:
                 _log.exception("cannot check the time of batches")
 
     async def watch_limits(self) -> None:
-        """Check what workers take at intervals, until cancelled."""
+        """Check at intervals, until cancelled, what resources workers use."""
         while True:
             await asyncio.sleep(_LIMITS_LOOK_SECONDS)
             try:
@@ -237,7 +238,7 @@ class RunningExchanges:
                 relay.end_for(self._longest_batch.error(relay.subject))
 
     async def look_at_limits(self) -> None:
-        """End exchanges whose worker exceeds a limit, and replace workers between exchanges that exceed a limit."""
+        """End exchanges whose worker exceeds a limit. Replace workers that exceed a limit between exchanges."""
         resting = self._pool.resting
         resting.end_expired()
         measured = {watched.relay.worker for watched in self._watched}.union(resting.unsettled)
@@ -253,7 +254,8 @@ class RunningExchanges:
         used_by_running = {worker: usage[worker] for worker in running}
         self.last_memory_use.measured(used_by_running, self._pool.memory_limit_bytes)
         limits = self._limits()
-        # Skip workers that had an exchange during the measurement: its processes and CPU time are not leftovers.
+        # Skip workers that had an exchange during the measurement: processes and CPU time of the exchange are not
+        # leftovers.
         resting.measured({worker: usage[worker] for worker, _ in waiting if worker in usage}, limits.excess_at_rest)
         known = resting.usage
         measured_now = {worker: used for worker, used in usage.items() if worker in running or worker in known}
@@ -272,7 +274,7 @@ class RunningExchanges:
                 self._count_once(watched, "pool")
 
     def _count_once(self, watched: _Watched, limit: str) -> None:
-        """Count a worker that ends because of its memory, but only once, even if it still runs at the next check."""
+        """Count a worker that ends because of its memory. Count it once, even if it still runs at the next check."""
         self.out_of_memory[limit] += not watched.took_too_much
         watched.took_too_much = True
 
@@ -298,7 +300,7 @@ class RunningExchanges:
         for watched in self._watched:
             relay, worker = watched.relay, watched.worker
             used = usage.get(relay.worker) if watched in still else None
-            # A worker that cannot be measured may be busy, so it owes nothing.
+            # A worker that cannot be measured may be computing, so do not count it as silent.
             owed = relay.turn is Side.WORKER and used is not None
             if worker.is_too_long((relay.passed, used.processor_mark if used else None), owed=owed):
                 relay.end_for(_worker_is_silent(relay.subject, worker.limit_seconds))
@@ -323,7 +325,7 @@ class RunningExchanges:
 
 
 def _without_its_clock_seconds(relay: Relay) -> float:
-    """Return how much work time proves that a worker has disabled its clock; 0 if the worker has no clock.
+    """Return the work time after which a worker must have disabled its clock; 0 if the worker has no clock.
 
     The clock does not run during imports.
     """

@@ -2,11 +2,11 @@
 """Verdict on a failed exchange: the error for its client, and who is to blame.
 
 The relay knows what the worker reported, the zygote knows how the worker ended, and the last measurement says how much
-memory the worker held. Only `verdict` combines the three. This function has no state and no clock.
+memory the worker used. The function `verdict` combines these three; it has no state and no clock.
 
-If all workers are lost at once, the kernel has ended them together and leaves no process that could report the cause.
-The front therefore infers from the last measurement which function most likely used up the memory, and the error says
-so.
+If the pool loses all workers at once, the kernel has killed them together, and no process is left to report the cause.
+The front then infers from the last measurement which function most likely used up the memory. The error says that this
+is an inference.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.worker_events import WorkerDeath
 
-# If workers used less than this share of the memory, something else has ended them, such as an eviction.
+# If workers used less than this share of the memory, assume another cause, such as an eviction.
 _LEAST_SHARE = 0.5
 
 
@@ -42,11 +42,11 @@ class LastMemoryUse:
         self._largest_grower = ""
 
     def measured(self, usage: Mapping[str, WorkerUsage], there_is_bytes: int) -> None:
-        """Record a measurement. Ignore an empty measurement, because nothing can be measured once the workers are lost.
+        """Record a measurement. Ignore an empty one: it means that the workers are lost.
 
         Args:
             usage: Usage of all workers that have an exchange, by worker.
-            there_is_bytes: Memory that the workers share.
+            there_is_bytes: Memory that is available to all workers together.
         """
         if not usage:
             return
@@ -58,7 +58,7 @@ class LastMemoryUse:
         self._largest_grower = max(self._held, key=lambda worker: self._held[worker].grown_bytes)
 
     def is_blamed(self, worker: str) -> bool:
-        """Return whether this worker, lost for an unknown reason, most likely brought down all workers."""
+        """Return whether this worker, lost for an unknown reason, most likely caused the loss of all workers."""
         return self._were_short and worker == self._largest_grower
 
     def inference(self, worker: str, function: str) -> str:
@@ -105,7 +105,7 @@ def verdict(error: UpdraftError, relay: RelayEnd, death: WorkerDeath | None, mem
     if relay.lost_worker and death is not None:
         error = _of_death(relay, death, memory)
     is_worker_error = isinstance(error, WorkerError)
-    # The zygote, which would have reported how the worker ended, is gone too.
+    # The zygote, which would have reported how the worker ended, has died too.
     is_unobserved = death is not None and death.status is None
     exhausted = is_unobserved and memory.is_blamed(relay.worker)
     load_failed = isinstance(error, FunctionLoadError) and not request.is_session

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on what a worker and all processes started by its function may take, enforced from outside the worker.
+"""Limits on the resources of a worker and all processes that its function starts, enforced from outside the worker.
 
-The zygote measures, the front compares, and an exchange that exceeds a limit ends together with its worker. A function
-can neither lift a limit nor escape it: all processes that it starts stay descendants of the worker.
+The zygote measures, and the front compares. If an exchange exceeds a limit, the front ends the exchange and its worker.
+A function can neither lift a limit nor escape it, because all its processes stay descendants of the worker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ from typing import Self
 from updraft.errors import LimitError, WorkerError
 from updraft_server.ipc.worker_usage import Excess, ProcessLimits, WorkerUsage
 
-# Shares of the memory that one worker, and all workers together, may take. The rest is for the front, for the image
-# that workers share, and for growth between two checks.
+# Shares of the memory that one worker, and all workers together, may use. The rest of the memory is for the front, for
+# the image that workers share, and for allocations between two checks.
 _SHARE_OF_ONE = 0.75
 _SHARE_OF_ALL = 0.85
 # The volume of scratch directories counts as full if its free space is below this and below 15 % of what one
@@ -34,14 +34,14 @@ class WorkerLimits(ProcessLimits):
     def effective(cls, *, memory_bytes: int, processes: int, scratch_bytes: int, there_is_bytes: int) -> Self:
         """Return the limits for workers that share `there_is_bytes` of memory in their container or machine.
 
-        A `memory_bytes` of 0 sets the limit of one worker to three quarters of that memory.
+        If `memory_bytes` is 0, the limit of one worker is three quarters of `there_is_bytes`.
         """
         memory_bytes = memory_bytes or int(_SHARE_OF_ONE * there_is_bytes)
         together_bytes = int(_SHARE_OF_ALL * there_is_bytes)
         return cls.of(processes, scratch_bytes, memory_bytes=memory_bytes, all_memory_bytes=together_bytes)
 
     def excess(self, subject: str, usage: WorkerUsage) -> LimitError | None:
-        """Return why the exchange has to end; None while the worker is within its limits.
+        """Return why the exchange has to end; None if the worker is within its limits.
 
         `subject` names the function, as `Request.subject` does.
         """
@@ -79,7 +79,7 @@ class WorkerLimits(ProcessLimits):
             resting: Last known usage of the workers between exchanges.
             sessions: Resting workers of sessions, in the order of their last exchanges.
         """
-        # Drop the container's and the volume's values from these older measurements, because they are out of date.
+        # In these older measurements, the values of the container and the volume are out of date, so drop them.
         before = {
             worker: used._replace(container_bytes=None, scratch_room_bytes=None) for worker, used in resting.items()
         }
@@ -112,7 +112,7 @@ class WorkerLimits(ProcessLimits):
     def _missing_scratch_bytes(self, usage: Mapping[str, WorkerUsage]) -> int:
         """Return the bytes that workers have stored beyond 85 % of the space that they share.
 
-        That space is what they have stored plus the free space of the volume, but at most what one worker may store.
+        The shared space is the stored bytes plus the free bytes of the volume, but at most what one worker may store.
         The chart derives the limit of one worker from the size of its volume, because the node's disk is larger.
         """
         stored_bytes = sum(used.scratch_bytes for used in usage.values())
@@ -122,7 +122,7 @@ class WorkerLimits(ProcessLimits):
 
     def _missing_bytes(self, usage: Mapping[str, WorkerUsage]) -> int:
         together_bytes = sum(used.own_bytes for used in usage.values())
-        # The container counts each page that forked processes share only once, so its figure may be lower.
+        # The container counts a page once even if several forked processes share it, so its figure may be lower.
         held = [used.container_bytes for used in usage.values() if used.container_bytes is not None]
         return min([together_bytes, *held]) - self.all_memory_bytes
 
@@ -139,7 +139,7 @@ class WorkerLimits(ProcessLimits):
 
 
 def _largest(amounts: Mapping[str, int], missing: int) -> Sequence[str]:
-    """Return the fewest workers whose amounts add up to at least `missing`; none if all together fall short."""
+    """Return the fewest workers whose amounts add up to at least `missing`; none if all amounts together are less."""
     if sum(amounts.values()) < missing:
         return ()
     found: list[str] = []

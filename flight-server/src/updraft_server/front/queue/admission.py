@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission of exchanges to workers: a bounded queue that is fair between tenants.
 
-This is policy only, without gRPC or sockets; `updraft_server.pool.pool` has the workers.
-`updraft_server.front.exchange` takes a place in the queue before it lets its client send anything large, waits there
-for a worker, and gives the worker back at the end.
+This is policy only, without gRPC or sockets; `updraft_server.pool.pool` holds the workers. For each exchange,
+`updraft_server.front.exchange` reserves a place in the queue before the client may send large messages, waits there for
+a worker, and gives the worker back at the end.
 
 `updraft_server.front.queue.turns` decides which exchange is next. Only an exchange of a task that already holds a
 worker may overtake (`updraft_server.front.queue.overtaking`).
@@ -26,14 +26,14 @@ from updraft_server.front.queue.worker_source import WorkerSource
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
 
-# Most exchanges of one task that may wait beyond the queue's limits while the task holds a worker. The queue lets them
-# in because exchanges of a task may be waiting for each other.
+# Most exchanges of one task that may wait beyond the queue's limits while the task holds a worker. The queue admits
+# these exchanges because exchanges of one task may be waiting for each other.
 _MOST_SIBLINGS = 8
 # Most exchanges that one dispatch skips because the pool has no worker for them. Skipped exchanges do not hold up other
-# exchanges. They are tried again when the pool's workers change.
+# exchanges. The next dispatch, after a change of the pool's workers, tries the skipped exchanges again.
 _MOST_REFUSED = 32
-# A tenant that has no worker gets an extra one after this time. If workers come free more often than this, tenants get
-# them in turn and need no extra ones.
+# A waiting tenant without a worker receives an extra worker after this time. If workers become free more often, tenants
+# receive workers in turn and need no extra workers.
 _STARVED_SECONDS = 10.0
 
 QUEUE_BYTES = 512 * 1024 * 1024
@@ -102,7 +102,7 @@ class Admission:
     ) -> Iterator[Place]:
         """Yield a place for one exchange, and give it up at the end of the block.
 
-        `held_bytes` is the memory that the exchange takes until it has a worker: its command and schema.
+        `held_bytes` is the memory that the exchange uses until it has a worker: its command and schema.
         Raises PoolFullError if the queue is full, LimitError if the exchange alone exceeds its tenant's cap, and
         PoolUnavailableError during a drain.
         """
@@ -120,10 +120,10 @@ class Admission:
             self._forget(place)
 
     def check_free(self, tenant: str, task: TaskKey | None) -> None:
-        """Raise PoolBusyError if an exchange that comes now would have to wait for other exchanges.
+        """Raise PoolBusyError if a new exchange would have to wait for other exchanges.
 
-        Raises PoolUnavailableError during a drain. An exchange that only needs a new worker for its owner is not
-        refused, because the next pod would have to start one too.
+        Raises PoolUnavailableError during a drain. If the exchange would have to wait only for the start of a worker,
+        raise nothing, because the next pod would have to start a worker too.
         """
         if self._draining:
             raise _draining_error()
@@ -134,11 +134,11 @@ class Admission:
     async def worker(self, place: Place, binding: Binding = REGISTERED, *, may_wait: bool = True) -> Grant:
         """Return a worker for a place, at once or when its turn comes. If cancelled, give back a granted worker.
 
-        Raises PoolBusyError if the place may not wait for other exchanges and would have to, PoolFullError if the place
-        went to another tenant, and PoolUnavailableError during a drain or if the pool fails.
+        Raises PoolBusyError if the place would have to wait for other exchanges but may not, PoolFullError if the queue
+        gave the place to another tenant, and PoolUnavailableError during a drain or if the pool fails.
         """
         if not may_wait:
-            # Others may have taken the worker that was free when the exchange came.
+            # Other exchanges may have taken the worker that was free when this exchange began.
             self.check_free(place.tenant, place.task)
         if not place.granted.done() and self._is_next(place):
             try:
@@ -151,7 +151,7 @@ class Admission:
         # From here on, the dispatcher may grant the place a worker.
         self._is_ready(place, binding)
         self._workers_changed()
-        # After this time the place may get an extra worker, so dispatch then, even if no worker has changed.
+        # After this time the place may receive an extra worker, so dispatch then, even if no worker has changed.
         starved = asyncio.get_running_loop().call_later(_STARVED_SECONDS, self._workers_changed)
         try:
             return await place.granted
@@ -171,7 +171,7 @@ class Admission:
         return grant
 
     def drain(self) -> None:
-        """Refuse waiting and new exchanges: none of their work has begun, so another pool can take them."""
+        """Refuse waiting and new exchanges: none of their work has begun, so another pool can run them."""
         self._draining = True
         self._unsubscribe()
         for place in list(self._places):
@@ -183,12 +183,12 @@ class Admission:
         passes = overtakes and self._is_passed_over()
         # Count the task's worker before waiting for it, so that another exchange of the task may overtake meanwhile.
         self._overtaking.hold(place.task, +1)
-        # Several newcomers may ask at the same time, so count a newcomer's worker at once. Waiters are served one at a
-        # time and keep their turn if no worker is free, so count a waiter's worker only once the waiter has it.
+        # Several newcomers may request workers at the same time, so count a newcomer's worker at once. Waiters are
+        # served one at a time and keep their turn if no worker is free, so count a waiter's worker after the lease.
         self._turns.count(place.tenant, binding.owner, 0 if waits else +1)
         try:
-            # A new owner needs a fresh worker, and starting one takes time. So a tenant that has used a turn leaves a
-            # fresh worker ready for tenants that have used little.
+            # A new owner needs a fresh worker, and starting a worker takes time. So a tenant that has used a turn
+            # leaves one fresh worker ready for tenants that have used little time.
             leave_fresh = int(self._turns.has_used_a_turn(place.tenant))
             if place.is_helper:
                 lease = await self._pool.lease_idle(binding)
@@ -213,7 +213,7 @@ class Admission:
         return Grant(lease, lambda: self._released(place, turn))
 
     def _count_for_cap(self, tenant: str, lease: Lease) -> None:
-        """Keep a tenant from computing in more workers than its cap allows, with or without an exchange."""
+        """Keep a tenant from computing in more workers than its cap allows, during exchanges or between them."""
         lease.count_for(tenant)
         most = self._caps.of(tenant).max_workers
         if most is not None:
@@ -231,7 +231,7 @@ class Admission:
         return self._overtaking.may_overtake(place.task)
 
     def _is_starved(self, place: Place) -> bool:
-        """Return whether a place gets an extra worker, because its tenant has waited for long and has no worker."""
+        """Return whether a place receives an extra worker, because its tenant has waited for long and has no worker."""
         return (
             place.binding is not None
             and not self._pool.idle
@@ -245,7 +245,7 @@ class Admission:
         return self._pool.idle > 0 and bool(self._turns)
 
     def _is_next(self, place: Place) -> bool:
-        """Return whether a newcomer can have a worker at once, because no waiting exchange may take it."""
+        """Return whether a newcomer may have a worker at once, because no waiting exchange has a claim to it."""
         if self._may_overtake(place):
             return not self._is_passed_over() or self._overtaking.may_pass
         is_capped = self._caps.exceeded("max_workers", place.tenant, self._turns.at_work(place.tenant), 1)
@@ -255,7 +255,7 @@ class Admission:
         """Raise PoolFullError or LimitError if the newcomer exceeds what its tenant may have in the queue."""
         tenant, caps, more_bytes = newcomer.tenant, self._caps, newcomer.held_bytes
         queue = self._places.of(tenant)
-        # As in `_make_room`, exchanges that idle workers can take do not count as waiting.
+        # As in `_make_room`, exchanges for which a worker is idle do not count as waiting.
         waiting = max(0, len(queue.places) - self._pool.idle)
         if caps.exceeded("max_waiting", tenant, waiting, 1):
             raise self._full(caps.refusal("max_waiting", tenant, waiting, 1))
@@ -306,8 +306,8 @@ class Admission:
         own, tenants = len(self._places.of(tenant).places), self._places.tenants
         largest = max(tenants, key=lambda name: len(tenants[name].places), default=tenant)
         if largest == tenant or len(tenants[largest].places) <= own + 1:
-            # The tenants have about equally many places. Even so, a tenant that has no place and has used little worker
-            # time takes a place from a tenant that has used much.
+            # The tenants have about equally many places. A tenant that has no place and has used little worker time
+            # then receives a place from a tenant that has used much.
             other = self._turns.last_that_has_used_a_turn()
             if own or other is None or self._turns.has_used_a_turn(tenant):
                 raise refusal
@@ -339,7 +339,7 @@ class Admission:
             self._dispatching = asyncio.get_running_loop().create_task(self._dispatch())
 
     async def _dispatch(self) -> None:
-        """Grant workers until no worker is left or no exchange waits. Grant one at a time, to keep the order."""
+        """Grant workers, one at a time to keep the order, until no worker is left or no exchange waits."""
         refused: set[tuple[TaskKey | None, Binding | None]] = set()
         while len(refused) < _MOST_REFUSED and (place := self._next(refused)):
             try:
@@ -352,8 +352,8 @@ class Admission:
                 self._fail(place, error)
                 self._forget(place)
                 continue
-            # Try the skipped exchanges again: if this lease had to wait for a worker to start, another worker may have
-            # come back meanwhile.
+            # Try the skipped exchanges again: this lease may have waited for a worker to start, and another worker may
+            # have become free meanwhile.
             refused.clear()
             self._forget(place)
             if place.granted.done():
@@ -364,8 +364,8 @@ class Admission:
     def _next(self, refused: set[tuple[TaskKey | None, Binding | None]]) -> Place | None:
         """Return the place to serve next: overtakers first, then by turns; None if no place can be served.
 
-        After too many overtakings in a row, turns come first. A place is skipped if `refused` has its task and
-        binding.
+        After too many overtakings in a row, turns come first. A place whose task and binding are in `refused` is
+        skipped.
         """
         # Extra workers may be few, so tenants with the fewest workers come first here too.
         overtakers = sorted(self._overtakers(), key=lambda place: self._turns.at_work(place.tenant))
@@ -379,7 +379,7 @@ class Admission:
 
     def _overtakers(self) -> Iterator[Place]:
         """Yield the places that are ready and whose task already holds a worker."""
-        # Go through the tasks that hold workers, because they are fewer than the tasks that may be waiting.
+        # Iterate over the tasks that hold workers, because they are fewer than the tasks that may be waiting.
         for task in self._overtaking.tasks:
             yield from (place for place in self._places.ready_of(task) if self._may_overtake(place))
 

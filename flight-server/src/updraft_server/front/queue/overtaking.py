@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Overtaking in the queue: which tasks hold workers, and how often each of them has overtaken waiting exchanges.
 
-A task that holds a worker may overtake, because its running exchange may be waiting for the results of the new one
-("Several exchanges of one task" in proto/README.md).
+A new exchange of a task that holds a worker may overtake, because the task's running exchange may be waiting for the
+results of the new exchange ("Several exchanges of one task" in proto/README.md).
 """
 
 from collections import Counter
@@ -15,8 +15,8 @@ MOST_OVERTAKING = 64
 """Most overtakings by one task until it has given all its workers back. Without a limit, a client that always names the
 same task would keep workers for ever."""
 
-# Most overtakings in a row, by any tasks, that take a worker from an exchange whose turn it is. Without a limit, a
-# tenant that has many tasks with many exchanges each would keep all workers.
+# Most overtakings in a row, by any tasks, that take a worker from an exchange whose turn it is. Without this limit, a
+# tenant with many tasks, each with many exchanges, would keep all workers.
 _MOST_PASSING = 8
 
 
@@ -58,5 +58,5 @@ class Overtaking:
             self._passing += int(passes)
 
     def served_in_turn(self) -> None:
-        """Allow overtakings again, because an exchange got a worker in its turn."""
+        """Allow overtakings again, because an exchange received a worker in its turn."""
         self._passing = 0

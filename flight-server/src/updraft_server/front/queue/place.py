@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Place of an exchange in the queue, and the worker that it is granted there."""
+"""Place of an exchange in the queue, and the worker that the queue grants to the exchange."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,14 +13,14 @@ Result = TypeVar("Result")
 
 
 class Grant:
-    """Worker granted to one exchange; released once."""
+    """Worker granted to one exchange, which releases the worker once."""
 
     def __init__(self, lease: Lease, on_release: Callable[[], None]) -> None:
         self.lease = lease
         self._on_release: Callable[[], None] | None = on_release
 
     def release(self, outcome: LeaseOutcome) -> None:
-        """Give the worker back; only the first call counts."""
+        """Give the worker back; later calls do nothing."""
         if self._on_release is None:
             return
         on_release, self._on_release = self._on_release, None
@@ -30,7 +30,7 @@ class Grant:
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """Place of an exchange in the queue, held from before its client sends anything large until it has a worker."""
+    """Place in the queue. An exchange holds it from before its client sends large messages until it has a worker."""
 
     tenant: str
     task: TaskKey | None

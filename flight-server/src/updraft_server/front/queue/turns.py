@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns of tenants and owners: the order in which ready exchanges get free workers.
 
-A free worker goes to the tenant with the fewest workers. If several tenants have the fewest, the tenant that has used
+The tenant with the fewest workers receives a free worker. If several tenants have the fewest, the tenant that has used
 the least worker time recently comes first. All tenants that have used a full turn or more are equal. While a tenant
-asks for nothing, its share of the workers is deducted from its used time. So a tenant that asks only now and then comes
-before tenants that always ask. Equal tenants take turns. A turn is a short time and not one exchange: a worker serves
-only one owner, so each change of turns ends a worker.
+requests no worker, its share of the workers is deducted from its used time. So a tenant that requests workers only now
+and then comes before tenants that always do. Equal tenants take turns. A turn is a short time, not one exchange: a
+worker serves only one owner, so each change of turns ends a worker.
 
 This is policy only; the caller provides the clock. The time for a choice does not grow with the number of waiting
 tenants.
@@ -42,7 +42,7 @@ class Turn(NamedTuple):
 
 
 class _Lane(NamedTuple):
-    """Rank of tenants. Tenants with equal ranks share a lane, and the lowest lane goes first."""
+    """Rank of tenants. Tenants with equal ranks share a lane, and the lowest lane is served first."""
 
     at_work: int
     used_steps: int
@@ -110,9 +110,9 @@ class Turns(Generic[Item]):
         """Create the turns of one pool, without items.
 
         Args:
-            idle: Return the number of idle workers.
-            most_workers: Return how many workers a tenant may have; None means any number.
-            now: Return the time in seconds.
+            idle: Returns the number of idle workers.
+            most_workers: Returns how many workers a tenant may have; None means any number.
+            now: Returns the time in seconds.
         """
         self._idle = idle
         self._most_workers = most_workers
@@ -140,7 +140,7 @@ class Turns(Generic[Item]):
         self._stand(tenant)
 
     def discard(self, tenant: str, owner: Owner | None, item: Item) -> None:
-        """Remove an item that has got a worker or has left; ignore an item that is not ready."""
+        """Remove an item that has received a worker or has left the queue; ignore an item that is not ready."""
         owners = self._ready.get(tenant)
         if owners is None or item not in owners.get(owner, ()):
             return
@@ -170,7 +170,7 @@ class Turns(Generic[Item]):
         self._stand(tenant)
 
     def begun(self, tenant: str, owner: Owner | None) -> Turn:
-        """Return the turn of an exchange that has just got its worker."""
+        """Return the turn of an exchange that has just received its worker."""
         now = self._now()
         began_seconds = self._last.began_seconds if self._goes_on(owner) else now
         return Turn(tenant, owner, began_seconds, now)
@@ -203,8 +203,8 @@ class Turns(Generic[Item]):
     def giving_way(self, tenants: Sequence[str]) -> list[int]:
         """Return the indices of unused workers to take from their tenants and give to waiting tenants.
 
-        Each waiting tenant below its share gets one worker. The worker comes from the tenant with the most workers, if
-        that tenant has at least its own share. `tenants` lists the tenant of each unused worker.
+        Each waiting tenant below its share receives one worker. The tenant with the most workers loses it, if that
+        tenant has at least its own share. `tenants` lists the tenant of each unused worker.
         """
         if self._idle():
             return []
@@ -230,7 +230,7 @@ class Turns(Generic[Item]):
         return self._at_work_for_owners[tenant, owner], not self._goes_on(owner)
 
     def _going_on(self, lane: _Lane) -> str | None:
-        """Return the tenant whose turn is not over, if that tenant waits in this lane."""
+        """Return the tenant whose turn still runs, if that tenant waits in this lane."""
         last = self._last
         if not self._goes_on(last.owner):
             return None
@@ -241,11 +241,11 @@ class Turns(Generic[Item]):
         return last.tenant if waits else None
 
     def _goes_on(self, owner: Owner | None) -> bool:
-        """Return whether the last worker to come back served this owner, and the owner's turn is not over."""
+        """Return whether the worker that was released last served this owner, and the owner's turn still runs."""
         return self._last.owner == owner and self._now() - self._last.began_seconds < TURN_SECONDS
 
     def _stand(self, tenant: str) -> None:
-        """Put a tenant in the lane where it belongs, or in no lane if it does not wait or may not have more workers."""
+        """Move a tenant to the lane of its rank, or to no lane if it does not wait or may not have more workers."""
         owners = self._ready.get(tenant) or OrderedDict()
         most = self._most_workers(tenant)
         may_have_one = bool(owners) and (most is None or self._at_work[tenant] < most)
@@ -259,7 +259,7 @@ class Turns(Generic[Item]):
         return _Lane(self._at_work[tenant], int(used_seconds / _STEP_SECONDS))
 
     def _comes(self, tenant: str) -> None:
-        """Reduce a tenant's used time by its share of the workers during the time in which it asked for none."""
+        """Reduce a tenant's used time by its share of the workers for the time in which it requested no worker."""
         use = self._uses.get(tenant)
         if use is None:
             return
@@ -271,7 +271,7 @@ class Turns(Generic[Item]):
             use.quiet_since = None
 
     def _share(self) -> float:
-        """Return how many workers each tenant gets if all tenants that have or want workers share them equally."""
+        """Return the number of workers per tenant if all tenants that have or want workers share them equally."""
         workers = self._at_work.total() + self._idle()
         tenants = len(self._ready) + sum(tenant not in self._ready for tenant in self._at_work)
         return workers / max(1, tenants)
@@ -287,7 +287,7 @@ class Turns(Generic[Item]):
 
 
 def add(counter: Counter[Key], key: Key, change: int) -> None:
-    """Change a count and drop it at zero, because the number of different keys is unbounded."""
+    """Change a count. Drop a count of zero, because the number of different keys is unbounded."""
     counter[key] += change
     if counter[key] == 0:
         del counter[key]

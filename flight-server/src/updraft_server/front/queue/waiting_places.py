@@ -43,11 +43,11 @@ class WaitingPlaces:
 
     @property
     def tenants(self) -> Mapping[str, TenantPlaces]:
-        """Tenants that have places, in the order in which they came."""
+        """Tenants that have places, in order of arrival."""
         return self._tenants
 
     def of(self, tenant: str) -> TenantPlaces:
-        """Return the places of a tenant; without any if it has none."""
+        """Return the places of a tenant, possibly without any place."""
         return self._tenants.get(tenant) or TenantPlaces()
 
     def count_of(self, task: TaskKey | None) -> int:

@@ -10,16 +10,16 @@ from updraft_server.pool.resting import RestingWorkers
 
 
 class WorkerSource(Protocol):
-    """Source of workers for waiting exchanges; `updraft_server.pool.pool` has the real one."""
+    """Source of workers for waiting exchanges; `updraft_server.pool.pool` implements it."""
 
     @property
     def idle(self) -> int:
         """Number of workers that could be leased now."""
 
     async def lease(self, task: TaskKey | None, binding: Binding, *, leave_fresh: int) -> Lease:
-        """Return an idle worker, or an extra one for a task that holds a worker; raise NoIdleWorker or PoolError.
+        """Return an idle worker, or an extra worker if the task holds one; raise NoIdleWorker or PoolError.
 
-        The call does not take the last `leave_fresh` fresh workers.
+        The call leaves the last `leave_fresh` fresh workers unused.
         """
 
     async def lease_idle(self, binding: Binding) -> Lease:

@@ -11,8 +11,8 @@ from typing import NamedTuple, Self
 from updraft.errors import DeadlineError
 from updraft_server.pool.worker_events import WorkerDeath
 
-# A batch needs this many times its size in memory, for arguments, the function's own values and results: a text of
-# 512 MiB needs 4 GiB.
+# A batch needs this many times its size in memory, for its arguments, the function's own values and the results. For
+# example, a text of 512 MiB needs 4 GiB.
 _MEMORY_PER_BATCH = 8
 # Added for the other columns of a row with one large value. Memory is sampled four times a second, so the limit is
 # approximate.
@@ -28,7 +28,7 @@ class BatchLimit(NamedTuple):
 
     @classmethod
     def effective(cls, max_batch_bytes: int, worker_memory_bytes: int) -> Self:
-        """Return the smaller of the operator's limit and what a worker has memory for."""
+        """Return the smaller of the operator's limit and the largest batch for which a worker has memory."""
         room_bytes = worker_memory_bytes // _MEMORY_PER_BATCH + _BESIDE_BYTES
         if room_bytes < max_batch_bytes:
             return cls(room_bytes, f"--worker-memory-bytes of the pool to {_MEMORY_PER_BATCH} times the batch")

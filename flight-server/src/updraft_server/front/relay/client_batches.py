@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of a client on their way to the worker; the bytes pass unread."""
+"""Batches of a client, passed on to the worker. The front does not read their bytes."""
 
 from updraft.arrow_metadata import is_dictionary
 from updraft.errors import ProtocolError
@@ -62,7 +62,7 @@ class ClientBatches:
         if not fields.data_header and not self._request.plain:
             return await self._relay_event(message, fields)
         if fields.data_header or fields.data_body:
-            # Count a dictionary before passing it on, as with a part: the worker takes it together with the next batch.
+            # Like a part, count a dictionary before passing it on: the worker reads it together with the next batch.
             self._transfer.dictionaries += self._request.plain and is_dictionary(fields.data_header)
             await self._pass_on(message, fields)
         else:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Relay of a running exchange, in two directions: client messages to the worker, and the worker's replies back.
 
-Bytes pass through unread; only the worker (`updraft_server.worker`) interprets them. A slow receiver holds back only
-its own direction. `updraft_server.front.exchange` decides what the end of a relay means for the worker and the client.
+The front does not read the bytes; only the worker (`updraft_server.worker`) interprets them. A slow receiver holds back
+only its own direction. `updraft_server.front.exchange` decides how the end of a relay affects the worker and the
+client.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ from updraft_server.pool.worker_events import WorkerDeath
 
 # Time for a worker's exit status to arrive after its socket has closed.
 _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
-# Time that sending a message may take before the exchange counts as waiting for the client.
+# If sending a message takes longer than this, the exchange counts as waiting for the client.
 _PROMPT_SECONDS = 0.1
 
 
@@ -70,7 +71,7 @@ class RelayEvent(enum.Enum):
 TRANSITIONS = {
     (RelayPhase.ASSIGNING, RelayEvent.ASSIGNED): RelayPhase.RELAYING,
     (RelayPhase.RELAYING, RelayEvent.INPUT_ENDED): RelayPhase.ANSWERING,
-    # Either side can fail at any time, and a worker can be done before its client.
+    # Either side can fail at any time, and a worker can finish before its client.
     **dict.fromkeys([(phase, RelayEvent.OUTCOME_KNOWN) for phase in RelayPhase], RelayPhase.SETTLING),
 }
 
@@ -138,8 +139,8 @@ class Relay:
     async def run(self, assignment: Assignment) -> LeaseOutcome:
         """Relay until the worker reports that it is done, or until `end`; raise UpdraftError.
 
-        A worker that fails after its last message does not fail the exchange: by then the client has everything and
-        accepts no further message.
+        A failure of the worker after its last message does not fail the exchange: by then the client has received
+        everything and accepts no further message.
         """
         try:
             return await self._run(assignment)
@@ -173,8 +174,8 @@ class Relay:
             if not self._writing:
                 replies.cancel()
             try:
-                # Both tasks must be done with the worker's socket before `run` returns, because the caller then gives
-                # the worker back.
+                # Both tasks must stop using the worker's socket before `run` returns, because the caller then gives the
+                # worker back.
                 await asyncio.gather(requests, *([] if self._writing else [replies]), return_exceptions=True)
             finally:
                 self._segment.close()
@@ -200,12 +201,12 @@ class Relay:
 
     @property
     def passed(self) -> tuple[int, int]:
-        """Counts that change with everything that the worker takes or sends."""
+        """Counts that change with everything that the worker accepts or sends."""
         return self._transfer.received_messages, self._said_by_worker
 
     @property
     def client_activity(self) -> tuple[int, int, int]:
-        """Counts that change with everything that the client sends, and with every reply that it accepts."""
+        """Counts that change with everything that the client sends, and with every reply that the client accepts."""
         return self._transfer.received_messages, self._transfer.keep_alives, self._transfer.sent_messages
 
     @property
@@ -229,9 +230,9 @@ class Relay:
 
     @property
     def is_working(self) -> bool:
-        """Whether the function can work, because it waits neither for a batch nor for a client that does not read.
+        """Whether the function can work: it waits neither for a batch nor for a client that does not read.
 
-        A function that keeps its client busy with replies is working.
+        A function that keeps its client busy with replies counts as working.
         """
         if self.is_loading:
             return False
@@ -241,14 +242,15 @@ class Relay:
 
     @property
     def taken(self) -> int:
-        """Number of batches that the function has taken: what its worker reports, capped at what the front received."""
+        """Number of batches that the function has taken, as its worker reports it; at most what the front received."""
         return min(self._claimed(), self._transfer.batches)
 
     def _is_workers_turn(self) -> bool:
         if self._phase is not RelayPhase.RELAYING:
             return True
-        # The worker cannot have taken what still waits for its socket, whatever it reports. Comparing the counts alone
-        # would miss a waiting part: it does not count as a batch yet, but the client's next messages queue behind it.
+        # Whatever the worker reports, it cannot have taken a message that still waits for its socket. The counts alone
+        # would miss a waiting part of a batch: the part is not counted as a batch yet, but the client's next messages
+        # queue behind it.
         return self._sender.is_held_back or self._transfer.batches > self._claimed()
 
     def _claimed(self) -> int:
@@ -256,9 +258,9 @@ class Relay:
         return self._last_metadata.consumed if self._said_by_worker > 1 else 0
 
     async def settle(self) -> None:
-        """Wait until nothing is being sent to the client any more, so that an error can be sent.
+        """Wait until no message is being sent to the client, so that an error can be sent.
 
-        gRPC cannot take back a message that it has begun to send. The wait is limited in case the client does not read.
+        gRPC cannot cancel a message that it has begun to send. The wait is limited in case the client does not read.
         """
         if self._replies is None:
             return
@@ -282,7 +284,7 @@ class Relay:
             await self._sender.send(FrameKind.END)
             self._handle(RelayEvent.INPUT_ENDED)
         except PeerClosedError:
-            # The other direction delivers the worker's last messages and finds out why the worker is gone.
+            # The other direction delivers the worker's last messages and finds out why the worker has ended.
             return
         except FrameError as error:
             # The header and metadata of a frame have limits that may be lower than --max-message-bytes.
@@ -342,9 +344,9 @@ class Relay:
     def _begin_load(self, frame: Frame) -> None:
         """Begin a load, with its time limit; raise FrameError if the worker may not announce a load now.
 
-        A session function may not announce a load, because that would only gain time for its batches. A batched
-        function may be loaded repeatedly: its worker runs none of the author's code and waits for each model process
-        that loads the function.
+        A session function may not announce a load, because its batches would then have more time than their limit. A
+        batched function may announce several loads: its worker runs none of the author's code, and waits for each model
+        process that loads the function.
         """
         has_begun = self._load.has_been or self._said_by_worker > 0
         if self._request.is_session or (has_begun and not self._request.is_batched):
@@ -378,7 +380,7 @@ class Relay:
             self._writing = False
 
     async def _lost_worker(self) -> WorkerError:
-        """Wait a limited time for news of the worker's death, and return the error for its closed socket."""
+        """Wait a limited time for the worker's exit status, and return the error for its closed socket."""
         await asyncio.wait({self._lease.death}, timeout=_EXIT_STATUS_TIMEOUT_SECONDS)
         self.end_state = replace(self.end_state, lost_worker=True)
         return WorkerError(f"the worker closed its socket while it ran {self.subject}")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Segment: shared memory of one exchange through which bodies pass between a client on this node and the front.
 
-The front's own code never reads or writes the mapped memory; it only names ranges of it in system calls. A client can
-truncate the file at any time. If code read mapped memory beyond the new end, a signal would end the process, but a
-system call only fails.
+The front's own code never reads or writes the mapped memory; it only passes ranges of this memory to system calls. A
+client can truncate the file at any time. If the front's code then read mapped memory beyond the new end, a signal would
+end the process. A system call on this memory only fails.
 """
 
 import asyncio
@@ -36,7 +36,8 @@ LEAST_EXCHANGE_BYTES = 4 * 1024 * 1024
 
 _NAME = "updraft-segment-"
 _CONTROL_BYTES = 4096
-# Offsets of the two numbers that the client writes: how far it has read, and whether it has opened the file.
+# Offsets of the two numbers that the client writes: the position up to which it has read, and whether it has opened the
+# file.
 _READ_POSITION, _OPENED = 0, 8
 _RING_BYTES = 4 * 1024 * 1024
 _SEGMENT_BYTES = _CONTROL_BYTES + 2 * _RING_BYTES
@@ -118,7 +119,7 @@ class Segment:
         """Reserve a place for a reply's body. Return None if the ring is full or takes no body of this size."""
         if not LEAST_BODY_BYTES <= size_bytes <= _RING_BYTES:
             return None
-        # Some clients cannot map the file, because they do not see its directory.
+        # Some clients cannot map the file, because its directory is not visible to them.
         if not self._is_mapped and not self._control(_OPENED):
             return None
         self._mapped_by_client()
@@ -131,7 +132,7 @@ class Segment:
         return BodyPlace(self._at(self._replies.offset(position), size_bytes), position)
 
     def close(self) -> None:
-        """Remove the file and unmap it. The memory is freed once the client has unmapped it too."""
+        """Remove the file and unmap it. The kernel frees the memory after the client has unmapped it too."""
         # A reply that is still being sent keeps its memory.
         with contextlib.suppress(BufferError):
             self._memory.release()
@@ -186,7 +187,7 @@ class Segments:
 
         Args:
             directory: Directory that no other front uses; None if there are no segments.
-            access: Users who may use segments: those who may connect to the pool's Unix socket.
+            access: Users who may use segments: the users who may connect to the pool's Unix socket.
         """
         self.directory: Path | None = None
         """Directory of the segments; None if there are none."""
@@ -198,13 +199,14 @@ class Segments:
             found = directory.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
                 raise PermissionError(f"{directory} belongs to another user")
-            # Others may open a file if they know its name. A directory for a group passes the group on to its files.
+            # Other users may open a file if they know its name. Files in a directory for a group inherit that group.
             directory.chmod(0o711 | (found.st_mode & stat.S_ISGID))
         except OSError as error:
             _log.warning("cannot use segments: all batches pass through connections", reason=str(error))
             return
         self.directory = directory
-        # A client can make system calls on its file wait. One thread makes and removes all files, so only it waits.
+        # A client can make system calls on its file block. One thread makes and removes all files, so that the front
+        # never blocks.
         self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._has_warned = False
         threading.Thread(target=self._run, name="segments", daemon=True).start()
@@ -257,6 +259,6 @@ def _settle(made: asyncio.Future[Segment | None], segment: Segment | None) -> No
 
 
 def _clear(directory: Path) -> None:
-    """Remove what an earlier front has left."""
+    """Remove files that an earlier front has left."""
     for left in directory.iterdir():
         left.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ _ADMITTED = event_message(ReplyMetadata(admitted=Admitted()))
 
 
 class SegmentOffer:
-    """Offer of a segment to a client. The segment is made when the exchange turns out to be large enough."""
+    """Offer of a segment to a client. The front makes the segment once the exchange has proved to be large enough."""
 
     def __init__(self, segments: Segments, transfer: Transfer, *, is_wanted: bool) -> None:
         self._segments = segments
@@ -27,13 +27,13 @@ class SegmentOffer:
 
     @property
     def admission(self) -> bytes:
-        """Message that tells the client that its exchange has a worker, and in which directory a segment may appear."""
+        """Message that reports to the client that its exchange has a worker, and names the directory for a segment."""
         if not self._is_open:
             return _ADMITTED
         return event_message(ReplyMetadata(admitted=Admitted(segment_directory=str(self._segments.directory))))
 
     def due(self) -> Segment | None:
-        """Return the segment, once, when it is ready and the client has to learn of it; else None. Never wait."""
+        """Return the segment if it is ready and not announced to the client yet, else None. Never wait."""
         if not self._is_open:
             return None
         if self._making is None:
@@ -51,7 +51,7 @@ class SegmentOffer:
         return self.segment.reserve(header.body_bytes) if is_whole and self.segment is not None else None
 
     def received(self, reply: Frame) -> None:
-        """Take note of a message from the worker."""
+        """Record whether this reply of the worker is a part of a large batch."""
         if reply.data_header or reply.data_body:
             self._is_in_parts = not reply.data_header
 

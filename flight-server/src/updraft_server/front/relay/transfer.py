@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of what has passed through the front: plain integers, because they change with every message."""
+"""Counters of messages and bytes that the front has relayed: plain integers, because they change with every message."""
 
 from dataclasses import dataclass, fields
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 class Transfer:
     """Message counts of one exchange, or of many.
 
-    Artifacts come before the batches and are not counted. Keepalives are counted separately.
+    Artifacts, which arrive before the batches, are not counted. Keepalives are counted separately.
     """
 
     received_bytes: int = 0

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of a worker's messages that the front reads: the start of a reply's metadata, loads of a function, and errors.
 
-A worker may send anything. The front parses only what it needs, and passes on only errors that a worker may report.
+A worker may send any bytes. The front parses only the fields that it needs, and passes on only errors that a worker may
+report.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ _OF_BATCHED_FUNCTIONS = (*_OF_WORKERS, errors.WorkerError)
 class ReplyMetadataStart(NamedTuple):
     """First bytes of a reply's ReplyMetadata, parsed lazily: the fields `consumed` and `finish`, found by their tags.
 
-    The front parses no other field: a malicious message could be many times as large once it is parsed.
+    The front parses no other field: a malicious message could use many times its size in memory once it is parsed.
     """
 
     start: bytes = b""
@@ -58,7 +59,7 @@ class ReplyMetadataStart(NamedTuple):
 
     @property
     def is_finish(self) -> bool:
-        """Whether this is the last message. The field counts only in the position in which workers write it."""
+        """Whether this is the last message. The field is ignored unless it is where workers write it."""
         consumed = self._consumed_bytes
         return self.start[1 + len(consumed) if consumed else 0 :].startswith(_FINISH_TAG)
 
@@ -73,7 +74,7 @@ class ReplyMetadataStart(NamedTuple):
 class TimedLoad:
     """Load of an exchange's function, with its time limit.
 
-    A worker loads the function before it takes the first batch. A model process loads it when it starts.
+    A worker loads the function before it takes the first batch. A model process loads its function when it starts.
     """
 
     def __init__(self, on_late: Callable[[errors.FunctionLoadError], None]) -> None:
@@ -90,7 +91,7 @@ class TimedLoad:
         return self._load is not None
 
     def begin(self, load: memoryview | bytes) -> None:
-        """Begin the load that a frame encodes; raise FrameError if it is malformed or another load is running."""
+        """Begin the load that a frame encodes; raise FrameError if the frame is malformed or another load runs."""
         if self._load is not None:
             raise FrameError("a load began while another one runs")
         try:

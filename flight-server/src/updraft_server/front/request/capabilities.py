@@ -30,7 +30,7 @@ class Capabilities:
 
     @classmethod
     def of(cls, pool: WorkerPool, session_functions: str) -> Self:
-        """Return what a pool can run now; `session_functions` is the setting: off, unsigned or signed."""
+        """Return the current capabilities of a pool; `session_functions` is the setting: off, unsigned or signed."""
         return cls(
             functions=pool.functions,
             unlisted=pool.unlisted,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parser and checks of the command that opens an exchange: what to run, for whom, and whether the pool can run it.
 
-Everything that can be refused without a worker is refused here. A command is parsed once; only the worker parses its
-payload. `updraft_server.front.exchange` continues with the `Request`.
+This module refuses every command that can be refused without a worker. A command is parsed once; only the worker parses
+its payload. `updraft_server.front.exchange` continues with the `Request`.
 
 The rules for session functions are checked once, before any code of a function reaches a worker.
 """
@@ -101,7 +101,7 @@ SERVICE = "pool"
 MAX_COMMAND_BYTES = 4 * 1024 * 1024
 """Limit of an encoded command. A payload that makes the command larger has to be deferred."""
 
-# Memory that a parsed envelope takes per encoded byte in the worst case, which is maps and lists of short texts.
+# Memory that a parsed envelope uses per encoded byte in the worst case, which is maps and lists of short texts.
 _MEMORY_BYTES_PER_ENVELOPE_BYTE = 16
 
 # Name for all session functions in metrics. The front does not know their own names, and could not use them as labels
@@ -111,7 +111,7 @@ SESSION_LABEL = "session"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Parsed command. A client of plain Flight only names a registered function, so its command is empty."""
+    """Parsed command. A client of plain Flight only names a registered function; `command` is then empty."""
 
     function: str
     """Name of a registered function, or SESSION_LABEL."""
@@ -154,7 +154,7 @@ class Request:
 
     @property
     def deferred(self) -> DeferredPayload | None:
-        """Payload to ask for once there is room for the exchange; None if the payload came with the command."""
+        """Payload to request once the exchange has a place in the queue; None if the command contains the payload."""
         return self.command.deferred_payload if self.command.HasField("deferred_payload") else None
 
     @property
@@ -164,12 +164,12 @@ class Request:
 
     @property
     def may_upload(self) -> bool:
-        """Whether the pool may ask for the function's payload or its artifacts."""
+        """Whether the pool may request the function's payload or its artifacts from the client."""
         return self.deferred is not None or self.needs != NO_NEEDS
 
     @property
     def held_bytes(self) -> int:
-        """Memory that the exchange takes while it waits for a worker."""
+        """Memory that the exchange uses while it waits for a worker."""
         deferred_bytes = self.command.deferred_payload.size_bytes
         envelope_bytes = _MEMORY_BYTES_PER_ENVELOPE_BYTE * self.command.ByteSize()
         return envelope_bytes + len(self.payload) + deferred_bytes + len(self.schema)
@@ -291,7 +291,7 @@ def _check_call(call: RegisteredFunction, function: FunctionDescription) -> None
 
 
 def _check_numbers(command: ExchangeCommand) -> None:
-    """Raise ProtocolError for a negative limit or size, which would be subtracted from what other exchanges hold."""
+    """Raise ProtocolError for a negative limit or size, which would reduce the memory counted for other exchanges."""
     for limit, value in command.limits.ListFields():
         if value < 0:
             raise ProtocolError(f"{limit.name} is {value} in the limits of the command: expected 0 or more")
@@ -302,8 +302,8 @@ def _check_numbers(command: ExchangeCommand) -> None:
 def _modules(command: ExchangeCommand, needs: Needs) -> str:
     """Return a name that identifies the files and environment of a session's modules; empty if there are none.
 
-    Modules stay imported, and they read the environment when they are imported. So a worker that has imported modules
-    under one name serves only exchanges with that name.
+    A worker keeps modules imported, and modules read the environment during their import. So a worker that has imported
+    modules under one name serves only exchanges with the same name.
     """
     function = command.session
     if not (needs.files or function.user_environment):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that a driver has signed a session function for exactly the exchange that brings it.
+"""Checks that a driver has signed a session function for exactly the exchange that sends it.
 
-A statement is checked once, before anything of the exchange reaches a worker. If it expires later, the open exchange
-continues. Revocation of the signer or the function is checked again when the exchange gets its worker, because a client
-can let an exchange wait for as long as it likes. Revocation does not end an exchange that already runs.
+The front checks a statement once, before it sends anything of the exchange to a worker. If the statement expires later,
+the open exchange continues. When the exchange receives its worker, the front checks again whether the signer or the
+function was revoked, because a client can let an exchange wait for as long as it likes. Revocation does not end an
+exchange that already runs.
 """
 
 import asyncio
@@ -52,9 +53,9 @@ class Signatures:
         """Read the file; raise SecurityError if it cannot be used.
 
         Args:
-            signers_file: File of the signers; None switches all checks of signatures off.
+            signers_file: File of the signers; None disables all checks of signatures.
             required: Whether to refuse functions without a signature, if there is a file.
-            clock: Return the seconds since the epoch.
+            clock: Returns the seconds since the epoch.
         """
         self._known = _revocable(signers_file) if signers_file is not None else None
         self._required = required
@@ -87,9 +88,9 @@ class Signatures:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def check(self, request: Request, owner: Owner) -> "CheckedFunction":
-        """Return the session function if it needs no signature or, apart from its payload, matches what was signed.
+        """Return the session function if it needs no signature or, apart from its payload, matches its statement.
 
-        Raises FunctionRefusedError. Its message gives details, so check the caller's identity and the request first.
+        Raises FunctionRefusedError. Its message gives details, so the caller must check identity and request first.
         """
         try:
             return self._checked(request, owner)
@@ -100,7 +101,7 @@ class Signatures:
     def signer_of(self, signed: SignedStatement, identity: Identity) -> str:
         """Return the name of the driver that signed a statement, if the statement is valid now for this caller.
 
-        Raises FunctionRefusedError, and PermissionDeniedError for the statement of another tenant.
+        Raises FunctionRefusedError, or PermissionDeniedError if the statement belongs to another tenant.
         """
         signer, statement = self._verified(signed)
         if problem := _foreign(signer, identity.tenant_of([statement.owner.tenant])) or self._untimely(
@@ -175,7 +176,7 @@ class Signatures:
             raise FunctionRefusedError(f"the signed statement of {signer.name!r} is not about a function") from None
 
     def _untimely(self, statement: Statement, signer: "Signer") -> str:
-        """Return why the statement is not valid now; empty if it is."""
+        """Return why the statement is not valid now; empty if it is valid."""
         issued_seconds, expires_seconds = (
             milliseconds / 1000
             for milliseconds in (statement.issued_at_milliseconds, statement.expires_at_milliseconds)
@@ -197,7 +198,7 @@ class Signatures:
 
 
 class SignedBy:
-    """Signer of a session function, and what it has signed."""
+    """Signer of a session function, and the signed statement."""
 
     def __init__(self, signer: str, key_sha256: bytes, statement: Statement) -> None:
         self.signer = signer
@@ -208,10 +209,10 @@ class SignedBy:
 
 
 class CheckedFunction:
-    """Session function that may run if it has no signature, or if its payload matches its signature."""
+    """Session function whose payload has to be checked against its signature, if it has one."""
 
     def __init__(self, signatures: Signatures, signed_by: SignedBy | None) -> None:
-        """Create the check of one function; `signed_by` is None if the function neither has nor needs a signature."""
+        """Create the check of one function; `signed_by` is None if the function needs no signature and has none."""
         self.signed_by = signed_by
         self._signatures = signatures
 

@@ -2,7 +2,7 @@
 """Activity of a front: the open exchanges and the last failures.
 
 `front.exchange` records when exchanges begin and end, and the relay counts messages in each exchange's own `Transfer`.
-Metrics and the status page read exchanges and counts only on request, so a batch costs nothing extra.
+Metrics and the status page read exchanges and counts only on request, so they add no cost per batch.
 """
 
 import enum
@@ -33,7 +33,7 @@ class ExchangePhase(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class OpenExchange:
-    """Exchange that is open, from the start of its call until its status is sent."""
+    """Exchange that is open, from the start of its call until the front sends its status."""
 
     phase: ExchangePhase = ExchangePhase.REQUESTING
     identity: Mapping[str, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Activity:
             return tuple(sorted(self._open, key=lambda exchange: exchange.began))
 
     def transferred(self) -> Transfer:
-        """Return the total since the start. The total includes open and ended exchanges, so it never decreases."""
+        """Return the total of all open and ended exchanges since the start, which never decreases."""
         total = Transfer()
         with self._lock:
             for transfer in (self._ended_transfer, *(exchange.transfer for exchange in self._open)):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Announcement of a pool's state: in the log and in --ready-file once it is ready, and always as gRPC health.
+"""Announcement of a pool's state: in the log and in --ready-file once the pool is ready, and always as gRPC health.
 
-The file is written again when its content changes. Health covers the pool and each registered function.
+The front writes the file again whenever its content changes. Health covers the pool and each registered function.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Announcement:
-    """Announcement of one front. It is kept up to date from the time the pool is ready until the front ends."""
+    """Announcement of one front, kept up to date from the time the pool is ready until the front ends."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Announcement:
 
         Args:
             pool: Pool to announce.
-            places: Return the addresses and files to announce, by name. Called only once the listeners are open.
+            places: Returns the addresses and files to announce, by name. Called only after the listeners are open.
             ready_file: File that scripts read; None writes no file.
             on_new_functions: Called after a reload, which replaces the code of all functions.
         """
@@ -65,7 +65,7 @@ class Announcement:
             _log.error("the functions were not reloaded: the previous ones stay in use", reason=self._reload_fault)
 
     def _look_for_new_functions(self) -> None:
-        # This runs after each change of the pool, but compares functions only if a zygote has sent them again.
+        # This method runs after each change of the pool, but compares functions only if a zygote has sent new ones.
         if self._pool.functions is self._functions:
             return
         is_same_code = self._pool.generation == self._generation
@@ -142,6 +142,6 @@ class PoolHealth:
         functions = {f"{_FUNCTION}{name}": fault for name, fault in self._faults().items()}
         for name, fault in functions.items():
             await self.board.publish([name], serving=serving and not fault)
-        # Withdraw functions that a reload has removed.
+        # Include functions that a reload has removed, to withdraw their health.
         known = [name for name in self.board.published if name.startswith(_FUNCTION)]
         await self.board.withdraw(name for name in known if name not in functions)

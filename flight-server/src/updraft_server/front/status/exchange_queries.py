@@ -40,7 +40,7 @@ class ProfileQuery(_Query):
 
 
 def parsed(kind: type[Query], body: bytes) -> Query:
-    """Return a request; raise ProtocolError if it has another form."""
+    """Return the parsed request; raise ProtocolError if it is malformed."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:

@@ -2,7 +2,8 @@
 """Flight actions that return the output of functions, and profiles of their code.
 
 Each view has two actions: one for the caller's own exchanges, which every caller may call, and one for all exchanges.
-The second needs the scope admin; for profiles it needs no scope if the operator allows remote stacks.
+The second action needs the scope admin. The second action for profiles needs no scope if the operator allows remote
+stacks.
 """
 
 import asyncio
@@ -72,7 +73,7 @@ def exchange_views(output: OutputLog, profiler: Profiler, *, no_stacks: str) -> 
     ]
 
 
-# These load pydantic, which takes a tenth of a second and which most fronts never need. Call them in a thread.
+# These functions load pydantic, which takes a tenth of a second and is rarely needed. Call them in a thread.
 def _output_query(body: bytes) -> "OutputQuery":
     from updraft_server.front.status.exchange_queries import OutputQuery, parsed
 

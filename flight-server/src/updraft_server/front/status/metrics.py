@@ -71,7 +71,7 @@ class FrontMetrics(Metrics):
         )
 
 
-# Clients choose the names: without a bound, a client could create any number of time series.
+# Clients choose the names of applications. Without this bound, a client could create any number of time series.
 KEPT_APPLICATIONS = 100
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Latest lines that functions printed, kept in memory separately for each reader.
 
-The service's log has every line. This module keeps the latest lines for callers that cannot read that log. Each caller
-gets the lines of its own exchanges (`updraft_server.front.status.readers`), and an administrator gets all lines. The
-memory is bounded for each reader and in total. If a caller uses many keys, lines of its own older keys are dropped
-first.
+The service's log contains every line. This module keeps the latest lines for callers that cannot read that log. Each
+caller can read the lines of its own exchanges (`updraft_server.front.status.readers`), and an administrator can read
+all lines. The memory is bounded for each reader and in total. If a caller uses many keys, lines of its own older keys
+are dropped first.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class OutputLog:
         self._add(output.line, output)
 
     def take_drop(self, dropped: DroppedOutput) -> None:
-        """Keep a line that says how many lines were dropped because a function printed too many."""
+        """Keep a line that reports how many lines were dropped because a function printed too many."""
         self._add(f"[{dropped.lines} lines were dropped: the function printed too many]", dropped)
 
     async def lines(
@@ -82,13 +82,13 @@ class OutputLog:
         after_microseconds: int,
         wait_seconds: float,
     ) -> list[Line]:
-        """Return the last lines that match, the oldest first; if there are none, wait for the next ones.
+        """Return the last lines that match, the oldest first. If no line matches, wait for later lines.
 
         Args:
             readers: Readers whose lines to return, or EVERYBODY.
             fields: Values that a line's fields must have.
             most: Maximum number of lines.
-            after_microseconds: Time of the last line that the caller has, or 0.
+            after_microseconds: Time of the last line that the caller has received, or 0.
             wait_seconds: How long to wait.
         """
         wanted = tuple(readers)
@@ -104,7 +104,7 @@ class OutputLog:
         return found[-most:]
 
     def _found(self, readers: Iterable[Reader | None], fields: Mapping[str, str], after: int) -> list[Line]:
-        # A line may be kept for several of the readers.
+        # Several of the readers may share a line; return it once.
         kept = {
             line.time_microseconds: line
             for reader in readers
@@ -127,7 +127,7 @@ class OutputLog:
         self._changed.set()
 
     def _keep_few(self) -> None:
-        """If there are too many readers, drop one of the identity that has most: the one whose last line is oldest."""
+        """If there are too many readers, drop the least recent reader of the identity that has the most."""
         readers = [reader for reader in self._kept if reader is not EVERYBODY]
         if len(readers) > KEPT_READERS:
             counts = Counter(reader.identity for reader in readers)

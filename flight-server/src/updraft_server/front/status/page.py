@@ -47,7 +47,7 @@ def json_page(report: Report) -> WebPage:
 
 @functools.cache
 def _template_and_policy() -> "tuple[Template, str]":
-    # Import on the first request for the page: a front that replaces a killed front must serve again at once.
+    # Import on the first request for the page, because a front that replaces a killed front must start quickly.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("updraft_server.front.status")
@@ -71,7 +71,7 @@ def _digest(text: str) -> str:
 def points(values: Sequence[float], kept: int) -> str:
     """Return the points of an SVG polyline, with zero at the bottom and the last value at the right edge.
 
-    The values fill the whole width if there are `kept` of them. Fewer values start further to the right.
+    `kept` values fill the whole width. Fewer values start further to the right.
     """
     top = max(values, default=0) or 1
     first = kept - len(values)
@@ -104,5 +104,5 @@ def size(count: int) -> str:
 
 
 def amount(value: float) -> str:
-    """Format a count or a rate, with a decimal only where it matters."""
+    """Format a count or a rate, with a decimal only for fractions below 100."""
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"

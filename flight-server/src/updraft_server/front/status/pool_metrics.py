@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of the pool itself: its workers, what ended them, their sandbox, and the last measurement of its models."""
+"""Metrics of a pool: its workers, the causes of their ends, their sandbox, and the last measurement of its models."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ class HealingTime:
         self._lost_at: float | None = None
 
     def workers_are(self, warm: int) -> None:
-        """Note how many workers are warm now, and observe the healing time once enough are warm again."""
+        """Record how many workers are warm now, and observe the healing time once enough workers are warm again."""
         if warm >= self._wanted:
             if self._lost_at is not None:
                 self._observe(self._clock() - self._lost_at)
@@ -75,7 +75,8 @@ def watch_pool(metrics: Metrics, pool: WorkerPool, *, wanted_workers: int) -> No
         "updraft_healing_seconds", "Time from the loss of a worker until all are warm again."
     )
     healing = HealingTime(wanted_workers, healing_seconds.observe)
-    # Fresh workers count too: when one takes over from a lost worker, another fresh worker has to be started.
+    # Include fresh workers: if one replaces a lost worker, the pool is complete only after it has started a new fresh
+    # one.
     pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy + pool.fresh))
 
 

@@ -2,8 +2,8 @@
 """Sampling profiler of running functions.
 
 No profiler can attach to a worker, because its memory is hidden. So the front asks the workers for their Python stacks
-many times a second, and counts equal stacks. A profile shows where time passes, waits included. Only exchanges that are
-being profiled pay for it: writing a stack takes a worker well below a millisecond.
+many times a second, and counts equal stacks. A profile shows where a function spends its time, including waits. Only
+exchanges that are being profiled become slower: a worker writes a stack in well below a millisecond.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ MOST_PROCESSES = 16
 """Maximum number of workers, and of model processes, that a profile samples at once."""
 MOST_PROFILES = 4
 RETRY_AFTER_MILLISECONDS = 1000
-# A function can forge its stacks, and make each one different.
+# A function can forge its stacks and make every stack different, so limit their number.
 _MOST_STACKS = 5000
 _OTHERS = "(other stacks)"
 
 _MOST_CHARACTERS = 8 << 20
 """Maximum number of characters in all different stacks of a profile together."""
 _MOST_FRAMES = 200
-# A function may forge its stacks. Lengths are bounded, so that these patterns stay cheap on any text.
+# A function can forge its stacks. These patterns have bounded lengths, so that matching is cheap for any text.
 _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]{1,500})", line \d{1,9} in (?P<name>.{1,200})$', re.MULTILINE)
 _PACKAGES = re.compile(r"^.*/(?:(?:site|dist)-packages|python3[^/]*|src)/")
-# Outermost calls, which are the same in every worker: the start of the zygote, and its fork.
+# Files of the outermost calls, which are the same in every worker: the start of the zygote, and its fork.
 _START = re.compile(r".*/updraft_server/zygote/[^/]*\.py$|^<frozen runpy>$")
-# Innermost calls of a thread that has nothing to do.
+# Files of the innermost calls of a thread that waits for work.
 _WAITING = ("/threading.py", "/queue.py", "/selectors.py", "/concurrent/futures/thread.py")
 
 
@@ -69,7 +69,7 @@ class Profiler:
         """Prepare to profile.
 
         Args:
-            activity: Open exchanges, with their workers.
+            activity: Open exchanges and their workers.
             stack: Returns the stacks of a worker or a model process.
             models: Returns the model processes of batched functions.
         """
@@ -87,7 +87,7 @@ class Profiler:
             readers: Readers whose exchanges to profile; None profiles all exchanges, and model processes.
         """
         caller = None if readers is None else next(iter(readers)).identity
-        # Callers who may see all exchanges always get a profile.
+        # The limit on profiles does not apply to callers who may see all exchanges.
         if caller in self._running or (caller is not None and len(self._running) >= MOST_PROFILES):
             raise PoolFullError(
                 "other profiles of this pool are running: try again when one has ended",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of an exchange: callers that may read its function's output and profile it.
 
-A caller may do that only with its own exchanges. It proves that an exchange is its own by an identity that no other
-client has, or by a secret that it sent with the exchange. A token of the token file proves nothing, because other
-clients may hold it too.
+A caller may read and profile only its own exchanges. It proves that an exchange is its own by an identity that no other
+client has, or by a secret that it sent with the exchange. A token of the token file is no proof, because several
+clients may share it.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ def readers(identity: Identity, log_key: str) -> frozenset[Reader]:
     """Return the readers of an exchange that a caller begins, and the readers whose exchanges the caller may read.
 
     Raises:
-        ProtocolError: The key could be guessed.
+        ProtocolError: The key is short enough to be guessed.
     """
     found = set()
     if log_key:

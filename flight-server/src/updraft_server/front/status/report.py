@@ -30,7 +30,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Workers by state, and ended workers by what ended them."""
+    """Workers by state, and ended workers by the cause of their end."""
 
     configured: int
     idle: int

@@ -28,7 +28,7 @@ __all__ = ["AsyncPoolClient", "PoolClient", "acall", "astream", "call", "stream"
 
 
 def __getattr__(name: str) -> Any:
-    # Clients of a writer, and the command line's other commands, do not pay for these imports.
+    # Import these modules late, so that clients of a writer and the other commands of the command line start faster.
     if name in _MODULES:
         from importlib import import_module
 

@@ -48,7 +48,7 @@ from updraft.v1.control_pb2 import FunctionDescription
 
 
 class AsyncPoolClient:
-    """Connection to a pool, for one event loop. It does what `PoolClient` does, and raises the same errors.
+    """Connection to a pool, for one event loop, with the methods and the errors of `PoolClient`.
 
     Cancelling a call frees its worker.
     """
@@ -81,10 +81,11 @@ class AsyncPoolClient:
         return like(data, results_as_table(results, function, arguments.schema), same_rows=function.is_one_to_one)
 
     async def stream(self, name: str, data: Any, *, group_by: Sequence[str] = ()) -> AsyncGenerator[Any]:
-        """Call a function, and yield its results as they come, as `PoolClient.stream` does.
+        """Call a function, and yield its results as they arrive, as `PoolClient.stream` does.
 
-        `data` is an iterable or an asynchronous iterable of tables, or one table. A separate task reads it. A slow
-        iterable blocks the event loop, so pass an asynchronous one if tables come slowly.
+        `data` is an iterable or an asynchronous iterable of tables, or one table. A separate task reads `data`. An
+        iterable that waits for its next table blocks the event loop, so pass an asynchronous iterable if tables arrive
+        slowly.
         """
         deadline = self._deadline()
         function = CalledFunction(await self._describe(name, deadline), group_by)
@@ -220,7 +221,7 @@ class _Input:
         except BaseException as error:
             if self._is_closed:
                 raise
-            # The caller would mistake a CancelledError for a cancellation of its own task.
+            # Replace a CancelledError, which the caller would mistake for a cancellation of its own task.
             self.error = error if isinstance(error, Exception) else RuntimeError(f"the input ended with {error!r}")
             self.on_error()
 
@@ -228,8 +229,8 @@ class _Input:
 class _Call:
     """Call of gRPC's blocking API, used from an event loop. A thread reads the replies.
 
-    `grpc.aio` cannot be used here: once the pool has ended a call, a write fails. That failure would replace the pool's
-    status and hide all unread replies, such as the one with the function's error.
+    `grpc.aio` cannot be used here: after the pool has ended a call, a write fails, and this failure replaces the pool's
+    status and hides all unread replies, such as the reply with the function's error.
     """
 
     def __init__(self, requests: "queue.SimpleQueue[bytes | None]", replies: Any) -> None:
@@ -237,7 +238,8 @@ class _Call:
         self._requests = requests
         self._replies = replies
         self._loop = asyncio.get_running_loop()
-        # The window bounds this queue: the exchange sends no more until `read` has returned the replies.
+        # The window bounds this queue: with a full window, the exchange sends nothing until `read` has returned
+        # replies.
         self._read: asyncio.Queue[bytes | grpc.RpcError | None] = asyncio.Queue()
         threading.Thread(target=self._follow, name="updraft-replies", daemon=True).start()
 

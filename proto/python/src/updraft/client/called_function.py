@@ -21,7 +21,7 @@ _MOST_DIGITS = 76
 
 
 class CalledFunction:
-    """One version of a function, and how it is called."""
+    """One version of a function, as a caller sees it."""
 
     def __init__(self, description: FunctionDescription, group_by: Sequence[str] = ()) -> None:
         """Take the pool's description.
@@ -45,12 +45,12 @@ class CalledFunction:
 
     @property
     def is_table_function(self) -> bool:
-        """Whether each input row has any number of results."""
+        """Whether an input row may have any number of results, including none."""
         return self.description.kind == FunctionKind.FUNCTION_KIND_TABLE
 
     @property
     def can_be_repeated(self) -> bool:
-        """Whether a batch may be sent again if its worker was lost: the function is deterministic and one-to-one."""
+        """Whether a batch of a lost worker may be sent again: the function is deterministic and one-to-one."""
         return self.is_one_to_one and self.description.deterministic
 
     @property
@@ -60,7 +60,7 @@ class CalledFunction:
 
     @property
     def required(self) -> list[str]:
-        """Names of the columns that a call must have; empty if the function takes any columns."""
+        """Names of the columns that every call must pass; empty if the function takes any columns."""
         if self._arguments is None:
             return []
         names = self._arguments.names
@@ -137,7 +137,7 @@ class CalledFunction:
         return results
 
     def _checked_names(self, given: Sequence[str]) -> tuple[list[str], set[str]]:
-        """Return the names of the arguments to send, and of those that the caller gives."""
+        """Return the names of the arguments to send, and the names of the arguments that the caller passes."""
         assert self._arguments is not None
         known = self._arguments.names
         takes = f"{self.name} takes {', '.join(known)}"
@@ -148,7 +148,7 @@ class CalledFunction:
             if name not in given:
                 raise ValueError(f"column {name!r} is missing: {takes}")
         names = {name for name in known if name in given}
-        # The pool fills in defaults for arguments that are missing at the end.
+        # Leave out missing arguments at the end: the pool fills in their defaults.
         last = max((known.index(name) for name in names), default=-1)
         # A batch without columns would lose its number of rows, so send at least one default.
         return known[: max(last + 1, 1)], names
@@ -172,7 +172,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def fit(column: pa.ChunkedArray, wanted: pa.DataType, what: str) -> pa.ChunkedArray:
-    """Return a column in another type if that changes no value; raise TypeError or ValueError about `what` if not."""
+    """Return a column in another type; raise TypeError or ValueError about `what` if that would change a value."""
     column = _plain(column)
     given = column.type
     if given == wanted:

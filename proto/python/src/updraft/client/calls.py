@@ -53,7 +53,7 @@ def with_traceback(error: UpdraftError) -> UpdraftError:
 
 
 def failure_in(error: Any, in_band: UpdraftError | None) -> Failure:
-    """Return the failure of a call that ended with a gRPC error; an error that the pool sent in-band wins."""
+    """Return the failure of a call that ended with a gRPC error; prefer an error that the pool sent in-band."""
     hint = 0
     for name, value in error.trailing_metadata() or ():
         if name == RETRY_AFTER:
@@ -83,7 +83,7 @@ def with_schema(arguments: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def results_as_table(results: list[pa.RecordBatch], function: CalledFunction, inputs: pa.Schema) -> pa.Table:
-    """Return all results of a call. If there are none, return an empty table, without columns if they are unknown."""
+    """Return all results of a call, or an empty table, which has no columns if the columns are unknown."""
     if results:
         return pa.Table.from_batches(results)
     empty = function.empty_results(inputs)

@@ -19,8 +19,8 @@ from updraft.protocol import LOG_KEY_HEADER, TENANT_HEADER
 ENVIRONMENT_PREFIX = "UPDRAFT_CLIENT_"
 """Prefix of the environment variables that replace missing options, such as `UPDRAFT_CLIENT_ENDPOINT`.
 
-A client needs its own prefix: services read variables such as `UPDRAFT_TOKEN_FILE`, and a local pool inherits this
-process's environment.
+The prefix differs from the services' prefix: a local pool inherits this process's environment, and must not read the
+client's variables as its own settings, such as `UPDRAFT_TOKEN_FILE`.
 """
 
 FLIGHT_INFO_METHOD = "/arrow.flight.protocol.FlightService/GetFlightInfo"
@@ -33,10 +33,10 @@ CHANNEL_OPTIONS = (
     # A call has no deadline by default, so pings have to detect that the pool's machine is gone.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    # The client retries by itself: it waits between attempts, and it knows which calls are safe to repeat.
+    # Switch off gRPC's retries: the client itself waits between attempts, and knows which calls are safe to repeat.
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    # Despite its name, this is how long one attempt to connect may take, the TLS handshake included.
+    # Despite the option's name, this is how long one attempt to connect may take, the TLS handshake included.
     ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
@@ -70,10 +70,10 @@ class ConnectionOptions(TypedDict, total=False):
     """PEM file with the certificate's private key. Default: `UPDRAFT_CLIENT_KEY_FILE`."""
 
     log_key_file: _StrPath
-    """File with a secret, by which the pool knows which output and profiles are yours (`updraft logs`).
+    """File with a secret by which the pool recognises your calls, to show you their output and profiles.
 
-    Default: `UPDRAFT_CLIENT_LOG_KEY_FILE`, or the file that `updraft call` and `updraft logs` make. Without a file, the
-    pool knows your calls only if you have an identity of your own.
+    Default: `UPDRAFT_CLIENT_LOG_KEY_FILE`, or the file that `updraft call` and `updraft logs` create. Without a file,
+    the pool recognises your calls only if no other client shares your identity.
     """
 
     tenant: str
@@ -86,7 +86,7 @@ class ConnectionOptions(TypedDict, total=False):
     """How long to retry while the pool is full or draining. Default: 60 seconds."""
 
     connect_timeout_seconds: float
-    """How long to retry while no pool can be reached. Default: 5 seconds."""
+    """How long to retry while the pool cannot be reached. Default: 5 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Connection:
     """File that is read again for each call; None if the token was given as text."""
 
     log_key_file: Path | None
-    """File with the secret for logs and profiles, which need not exist."""
+    """File with the secret for logs and profiles. The file may be missing."""
 
     tenant: str
     timeout_seconds: float | None
@@ -135,7 +135,8 @@ class Connection:
             token = token_in(token_file)
         tenant = options.get("tenant", "")
         for name, value in (("token", token), ("tenant", tenant)):
-            # gRPC would send nothing, and its error would not name the header. Leave the value out: it may be a token.
+            # gRPC would send nothing, and its error would not name the header. Our error leaves out the value, which
+            # may be a token.
             if not _HEADER_VALUE.fullmatch(value):
                 raise ValueError(f"the {name} has characters that a header cannot carry, such as a line break")
         if (path("certificate_file") is None) != (path("key_file") is None):

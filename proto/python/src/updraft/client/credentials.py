@@ -11,7 +11,7 @@ from updraft.token_file import first_token
 
 
 class CredentialsError(Exception):
-    """Raised when a file cannot be used; the message names it."""
+    """Raised when a file cannot be used; the message names the file."""
 
 
 @dataclass(frozen=True, slots=True)

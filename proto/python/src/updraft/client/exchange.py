@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Client side of exchanges with registered functions. It chooses the next message and interprets replies.
 
-It has neither transport nor locks: `pool_client` and `async_pool_client` carry the messages, and proto/README.md
-specifies them.
+This module has neither transport nor locks: `pool_client` and `async_pool_client` carry the messages. proto/README.md
+specifies the messages.
 """
 
 from collections import deque
@@ -27,12 +27,12 @@ KEEPALIVE = join_flight_data(
 
 MAX_BATCH_BYTES = 4 << 20
 MAX_BATCH_ROWS = 1 << 16
-"""Larger batches are cut. A single row may be larger than `MAX_BATCH_BYTES`."""
+"""Maximum number of rows of a batch. The client cuts larger tables; a single row may exceed `MAX_BATCH_BYTES`."""
 
-# The window bounds what is sent and not yet answered.
+# The window: maximum number and bytes of batches that are sent and not yet answered.
 _WINDOW_BATCHES = 8
 _WINDOW_BYTES = 32 << 20
-# Limit before the pool has room for the exchange. The protocol allows 64 KiB, which include the command.
+# Limit for batches sent before the pool has admitted the exchange. The protocol allows 64 KiB, including the command.
 _BYTES_BEFORE_ADMISSION = 32 << 10
 _BODY_IN_ONE_MESSAGE_BYTES = 2 * PART_BYTES
 _MAX_REPLY_BYTES = (2 << 30) - 1
@@ -49,7 +49,7 @@ def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 class Backlog:
-    """Batches that the pool still has to take or to answer, oldest first. It outlives a lost exchange."""
+    """Unanswered batches of one call, oldest first. If an exchange is lost, the next exchange sends them again."""
 
     def __init__(self) -> None:
         self._batches: deque[pa.RecordBatch] = deque()
@@ -62,7 +62,7 @@ class Backlog:
 
     @property
     def has_room(self) -> bool:
-        """Whether to read another batch now. Batches that are in memory anyway need not wait for room."""
+        """Whether to read another batch now. Batches that are already in memory need not wait for room."""
         return len(self._batches) < 2 * _WINDOW_BATCHES and sum(map(data_bytes, self._batches)) < 2 * _WINDOW_BYTES
 
     @property
@@ -89,7 +89,7 @@ class Backlog:
         return batch
 
     def release(self) -> pa.RecordBatch:
-        """Remove and return the oldest batch; raise ProtocolError if the pool answers more batches than it was sent."""
+        """Remove and return the oldest batch; raise ProtocolError if no sent batch awaits an answer."""
         if not self._sent:
             raise ProtocolError("the pool answered more batches than it was sent")
         batch = self._batches.popleft()
@@ -121,7 +121,7 @@ class Exchange:
         self.sent_finish = False
         """Whether the last message was sent."""
         self.has_sent_rows = False
-        """Whether any batch was sent, so that the function may have seen it."""
+        """Whether any batch was sent. If so, the function may have seen this batch."""
         self.has_started = False
         """Whether the function has taken a batch or returned one."""
         self.is_finished = False
@@ -152,7 +152,7 @@ class Exchange:
         return []
 
     def take(self, reply: bytes) -> pa.RecordBatch | None:
-        """Read a reply; return the results in it, if any. Raise ProtocolError if it breaks the protocol."""
+        """Read a reply and return its results, if any; raise ProtocolError if the reply breaks the protocol."""
         fields = split_flight_data(reply)
         metadata = ReplyMetadata.FromString(bytes(fields.app_metadata))
         event = metadata.WhichOneof("event")
@@ -210,7 +210,7 @@ class Exchange:
         return self._function.named(results, self._schema, rows)
 
     def _rows_of(self, results: int, ends: Iterable[int]) -> pa.Array:
-        """Return the number of the input row of each result; `ends` has the ends of the rows' results."""
+        """Return the number of the input row of each result; `ends` lists the offsets at which rows' results end."""
         rows, start = [], 0
         for end in [*ends, results]:
             if not start <= end <= results:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that callers pass: dictionaries of columns, pandas frames, and all that have the Arrow PyCapsule interface."""
+"""Tables that callers pass: dictionaries of columns, pandas frames, any table with the Arrow PyCapsule interface."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -52,7 +52,8 @@ def as_table(data: Any) -> pa.Table:
 def like(data: Any, table: pa.Table, *, same_rows: bool) -> Any:
     """Return `table` as a frame of the library of `data`, if that is pandas or polars; else return `table`.
 
-    `same_rows` says that `table` has one row for each row of `data`. A pandas frame then gets the index of `data`.
+    `same_rows` says that `table` has one row for each row of `data`. If so, a pandas frame receives the index of
+    `data`.
     """
     match _library(data):
         case "pandas":

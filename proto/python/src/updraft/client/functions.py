@@ -31,7 +31,7 @@ def call(name: str, data: Any, *, group_by: Sequence[str] = (), **connection: Un
 def stream(
     name: str, data: Any, *, group_by: Sequence[str] = (), **connection: Unpack[ConnectionOptions]
 ) -> Iterator[Any]:
-    """Call a registered function with tables that come one by one, and yield results: `PoolClient.stream`.
+    """Call a registered function with tables that arrive one by one, and yield results: `PoolClient.stream`.
 
     The options are those of `call`.
     """
@@ -63,7 +63,7 @@ async def astream(
 
     async with (
         AsyncPoolClient(**connection) as client,
-        # Otherwise the task that reads `data` would run until garbage collection.
+        # Close the iterator here. Otherwise the task that reads `data` would run until garbage collection.
         contextlib.aclosing(client.stream(name, data, group_by=group_by)) as frames,
     ):
         async for frame in frames:

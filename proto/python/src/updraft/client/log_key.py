@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secret of this user, by which a pool recognises the user's calls even if others use the same token, or no token.
+"""Secret by which a pool recognises this user's calls even if other users send the same token, or no token.
 
 The pool shows what a call printed, and where it spends its time, to callers that send the key of that call. Each pool
 gets a different key, derived from the secret, so that no pool learns the keys for other pools.
@@ -37,7 +37,7 @@ def log_key(file: Path | None, endpoint: Endpoint) -> str:
 
 
 def make_secret(file: Path | None) -> None:
-    """Make the file if it does not exist, for this user only; raise CredentialsError."""
+    """Create the file if it is missing, readable only by this user; raise CredentialsError."""
     if file is None:
         raise CredentialsError("this user has no directory for a log key: name a file with UPDRAFT_CLIENT_LOG_KEY_FILE")
     if file.exists():
@@ -48,7 +48,7 @@ def make_secret(file: Path | None) -> None:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as written:
             written.write(secrets.token_hex(_BYTES) + "\n")
-        # If another command makes the file at the same time, the file that appeared first stays.
+        # If another command creates the file at the same time, keep the file that appeared first.
         with contextlib.suppress(FileExistsError):
             os.link(temporary, file)
         temporary.unlink()

@@ -48,11 +48,12 @@ from updraft.v1.control_pb2 import FunctionDescription
 class PoolClient:
     """Connection to a pool. Any number of threads may use it; as a context manager, it closes itself.
 
-    Every call can raise an `UpdraftError` (`updraft.errors`): `UserError` if the function raised, with the function's
-    own traceback in `traceback` and in the error's notes; `FunctionNotFoundError`, `UnauthenticatedError`,
-    `PoolUnavailableError` and so on otherwise. The client repeats calls for a while if the pool has no room for them or
-    cannot be reached. If a worker is lost, the client sends its unanswered batches again, provided that the function is
-    deterministic and has one result for each row; a call of any other function fails with `WorkerError`.
+    Every call can raise an `UpdraftError` (`updraft.errors`): `UserError` if the function raised an exception, with the
+    function's own traceback in `traceback` and in the error's notes; `FunctionNotFoundError`, `UnauthenticatedError`,
+    `PoolUnavailableError` and so on otherwise. The client retries a call for a while if the pool is full or cannot be
+    reached. If the pool loses a worker, the client sends the unanswered batches of the call again, provided that the
+    function is deterministic and returns one result for each row; a call of any other function fails with
+    `WorkerError`.
     """
 
     def __init__(self, **options: Unpack[ConnectionOptions]) -> None:
@@ -82,7 +83,8 @@ class PoolClient:
             name: Name of the function, or `name@version`; without a version, the pool chooses its newest.
             data: Table with a column for each argument, by name: a dictionary of columns, a pyarrow Table or
                 RecordBatch, a pandas or polars DataFrame, or any table with the Arrow PyCapsule interface. Arguments
-                with defaults may be left out. Values are cast to the argument's type if that changes none of them.
+                with defaults may be left out. The client casts values to the argument's type if the cast changes no
+                value.
             group_by: Columns that form the groups of an aggregate.
 
         Returns:
@@ -102,10 +104,10 @@ class PoolClient:
         return like(data, results_as_table(results, function, arguments.schema), same_rows=function.is_one_to_one)
 
     def stream(self, name: str, data: Any, *, group_by: Sequence[str] = ()) -> Iterator[Any]:
-        """Call a function, and yield its results as they come, in bounded memory.
+        """Call a function, and yield its results as they arrive, in bounded memory.
 
-        A separate thread reads `data`, and the function gets rows as they come. So `data` may come from a slow or
-        endless source. Closing the iterator ends the call and frees the worker.
+        A separate thread reads `data`, and the client sends rows to the function as they arrive. So `data` may be slow
+        or endless. Close the iterator to end the call and free the worker.
 
         Args:
             name: As for `call`.
@@ -153,15 +155,15 @@ class PoolClient:
     ) -> list[dict[str, Any]]:
         """Return the last lines that functions printed in your own calls, the oldest first.
 
-        Each is a dictionary with `line`, `time_microseconds` (since 1970), `worker`, `function`, and the fields of a
-        Spark task. The pool knows your calls by your identity, or by the option `log_key_file`.
+        Each line is a dictionary with `line`, `time_microseconds` (since 1970), `worker`, `function`, and the fields of
+        a Spark task. The pool recognises your calls by your identity, or by the option `log_key_file`.
 
         Args:
-            of_all: Return lines of all callers; that takes an identity with the scope admin.
+            of_all: Return lines of all callers; this needs an identity with the scope admin.
             fields: Values that the fields of a line must have: `{"function": "greeting"}`.
             lines: Maximum number of lines.
             after_microseconds: `time_microseconds` of the last line that you have.
-            wait_seconds: How long to wait for a line if there is none; the pool waits 20 seconds at most.
+            wait_seconds: How long to wait if there is no such line yet; the pool waits 20 seconds at most.
 
         Raises:
             UpdraftError: The call failed.
@@ -182,7 +184,7 @@ class PoolClient:
         Args:
             name: Name of the function; empty for all functions.
             seconds: How long to sample, at most 60 seconds.
-            of_all: Sample the calls of all callers; the pool's operator has to allow that.
+            of_all: Sample the calls of all callers, if the pool's operator allows this.
 
         Raises:
             UpdraftError: The call failed.

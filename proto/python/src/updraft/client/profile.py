@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Profile of functions in a pool, drawn as a flame graph.
 
-The maintained profilers draw only what they have sampled themselves, and none can sample a worker. So this module draws
-the pool's samples: a rectangle for each call, above its caller, as wide as its share of the samples.
+Maintained profilers draw only their own samples, and none of these profilers can sample a worker. So this module draws
+the pool's samples: a rectangle for each call, above its caller, as wide as the call's share of the samples.
 """
 
 import zlib
@@ -33,7 +33,7 @@ class Profile:
     seconds: float
     """How long the pool sampled."""
     samples: int
-    """Number of times that a process of the pool has reported its stacks: one for each busy thread."""
+    """Number of times that a process reported stacks. Each report contains one stack for each busy thread."""
     stacks: Mapping[str, int]
     """Number of samples by stack: a function's name and its calls from the outermost, separated by semicolons."""
 

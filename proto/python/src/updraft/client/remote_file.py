@@ -28,7 +28,7 @@ from updraft.v1.exchange_pb2 import Finish, KeepAlive
 from updraft.v1.write_pb2 import Abort, Ask, Pace, Receipt, WriteCommand, WriteReplyMetadata, WriteRequestMetadata
 
 _NOTHING = memoryview(b"")
-# Limit assumed until the writer reports its own; it is every writer's default.
+# Limit assumed until the writer reports its own limit: the default of every writer.
 _MAX_MESSAGE_BYTES = 64 << 20
 # Upper bound for the bytes of a message other than Arrow's header and body: numbers and their tags.
 _OVERHEAD_BYTES = 1024
@@ -37,7 +37,7 @@ _TOO_LARGE = "message larger than max"
 _RAISE = "send fewer columns, or raise --max-message-bytes of the writer"
 # Room for the batch that is being sent and for the next message.
 _OUTBOX_MESSAGES = 2
-# Statuses that come from the connection or from this side, not from the writer.
+# Statuses set by the connection or by this client, not by the writer.
 _WITHOUT_ANSWER = (grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
 _ERROR_OF_STATUS: dict[grpc.StatusCode, type[UpdraftError]] = {
     grpc.StatusCode.UNAVAILABLE: PoolUnavailableError,
@@ -50,10 +50,10 @@ _KEEPALIVE_SECONDS = 30.0
 
 
 class RemoteFile:
-    """File that a writer encodes for us, opened by `WriterClient.create`.
+    """File that a writer encodes for this client, opened by `WriterClient.create`.
 
-    Use it from one thread; a background thread reads the writer's replies. A `with` block finishes the file if it ends
-    without an exception, and aborts it otherwise. Every method except `abort` can raise the errors listed in
+    Use it from one thread; a background thread reads the writer's replies. If a `with` block ends without an exception,
+    it finishes the file; otherwise it aborts the file. Every method except `abort` can raise the errors listed in
     `updraft.client.writer`.
     """
 
@@ -103,7 +103,7 @@ class RemoteFile:
     def write(self, data: pa.RecordBatch | pa.Table) -> None:
         """Append rows.
 
-        Wait for the writer's credit for each batch and, with a synchronous pace, until each batch is stored.
+        For each batch, wait for the writer's credit and, with a synchronous pace, until the batch is stored.
 
         Raises:
             ValueError: The schema of `data` differs from the file's, or the file is already finished or aborted.
@@ -217,7 +217,7 @@ class RemoteFile:
             del message
 
     def _keep_alive(self) -> bytes:
-        """Return a keepalive message, or nothing if the user's thread has died, so that the writer ends the file."""
+        """Return a keepalive message, or b"" if the user's thread has died, so that the writer ends the file."""
         return _message(WriteRequestMetadata(keep_alive=KeepAlive())) if self._user.is_alive() else b""
 
     def _read_replies(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policy that decides, after a failed exchange, whether to retry after a pause. It has no transport and no clock."""
+"""Policy that decides, after a failed exchange, whether and when to retry. It uses no transport or clock."""
 
 import random
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ _ERROR_OF_STATUS: dict[str, type[UpdraftError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Failure of an exchange: its error, and whether the pool sent it or the connection broke."""
+    """Failure of an exchange: its error, and whether the pool sent the error or the connection broke."""
 
     error: UpdraftError
     is_from_pool: bool
@@ -82,12 +82,12 @@ class Retries:
     def pause_seconds(
         self, failure: Failure, function: CalledFunction | None, exchange: Exchange | None, *, released: int, now: float
     ) -> float:
-        """Return how long to wait before the next try; raise the error if another try is not safe or not useful.
+        """Return how long to wait before a retry; raise the error if a retry is unsafe or useless.
 
         Args:
-            failure: Failure of the last try.
-            function: Function that is called; None while its description is asked for, which is always safe to repeat.
-            exchange: Exchange that failed; None like `function`.
+            failure: Failure of the last attempt.
+            function: Function that is called; None for a request for its description, which is always safe to repeat.
+            exchange: Exchange that failed; None if `function` is None.
             released: Number of batches that need not be sent again.
             now: Time in seconds, by any clock.
         """

@@ -6,7 +6,7 @@
             file.write(table)
         print(file.receipt.file_bytes)
 
-The receipt also has the statistics of a Parquet file's columns, `file.receipt.columns` (`ColumnStatistics`).
+For a Parquet file, `file.receipt.columns` holds the statistics of the columns (`ColumnStatistics`).
 
 The writer publishes the file if the block ends without an exception; an exception aborts the file. proto/README.md,
 "Writing a file", specifies the messages.
@@ -111,11 +111,12 @@ class WriterClient:
                 at `path` (`direct` delivery).
             pace: Whether the next batch may be sent while earlier ones are encoded and stored (asynchronous), or only
                 after they are stored (synchronous: each batch then becomes a separate row group).
-            max_in_flight_bytes: Most bytes of this file that the writer holds at once; 0 leaves it to the quota.
+            max_in_flight_bytes: Maximum bytes of this file that the writer holds at once; with 0, only the quota limits
+                them.
             hold_gpu: Whether the file keeps its place on the writer's GPU between its batches; None means yes if
                 `pace` is asynchronous, else no. It has no effect without a GPU encoder.
             footer: Key-value pairs to store in the file's footer.
-            task: Spark task, or the like, that the writer's logs and metrics name for this file.
+            task: Task that the writer's logs and metrics name for this file, such as a Spark task.
             max_batch_bytes: Size above which batches are cut before they are sent. A single row may be larger: it is
                 sent in parts that fit into the writer's messages, up to the writer's `--max-batch-bytes`.
 
@@ -139,7 +140,7 @@ class WriterClient:
         return RemoteFile(start, command, schema, into=into, max_batch_bytes=max_batch_bytes)
 
     def close(self) -> None:
-        """Close the connection; open files are aborted and not published."""
+        """Close the connection. The writer aborts open files and does not publish them."""
         self._channel.close()
 
     def __enter__(self) -> Self:

@@ -45,7 +45,7 @@ class Identity:
         if scope not in self.scopes:
             has = ", ".join(sorted(self.scopes)) or "none"
             raise PermissionDeniedError(
-                f"the identity {self.name!r} may not {what}: that takes the scope {scope}, and it has {has}"
+                f"the identity {self.name!r} may not {what}: it needs the scope {scope}, but has {has}"
             )
 
     def described(self) -> dict[str, object]:

@@ -78,7 +78,7 @@ final class Circuit {
    */
   synchronized String explanation() {
     return isOpen()
-        ? "; the circuit is open after %d attempts to connect, so the tasks of this JVM share the next one"
+        ? "; the circuit is open after %d attempts to connect, so all tasks of this JVM wait for one common attempt"
             .formatted(attempts)
         : "";
   }

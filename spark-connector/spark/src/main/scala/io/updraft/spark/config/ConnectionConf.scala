@@ -54,7 +54,7 @@ private[config] abstract class ConnectionConf(
     peer.setting(Setting.TOKEN_FILE),
     s"File with the bearer token for the $noun, on the driver and on each executor. Every call reads it, so you can " +
       s"replace the token without a restart: rename a new file to it. A $unit whose token is refused before any work " +
-      "was done tries once more if the file has another token by then. Open exchanges go on.",
+      "was done tries once more if the file has another token by then. Open exchanges keep running.",
     Values.path,
     isCommon = true
   )
@@ -96,8 +96,8 @@ private[config] abstract class ConnectionConf(
 
   val acquireTimeout: ConfigEntry[Long] = ConfigEntry(
     peer.setting(Setting.ACQUIRE_TIMEOUT),
-    s"Fail a task that the $noun has turned away for this long, because it was full, restarting or not ready. Until " +
-      s"then the task retries, with growing waits; no work has begun, so none is lost. Raise it if the $noun needs " +
+    s"Time for which a task retries if the $noun is full, restarting or not ready. After that the task fails. " +
+      s"The waits between retries grow. No work has begun, so none is lost. Raise it if the $noun needs " +
       s"longer to scale up.$queued A name that does not resolve fails after `connectTimeout`, unless the $noun has " +
       "answered this JVM before.",
     Values.milliseconds(least = 0),

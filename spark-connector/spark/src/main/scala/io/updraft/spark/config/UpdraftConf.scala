@@ -15,32 +15,32 @@ object UpdraftConf
       noun = "pool",
       unit = "task",
       unset =
-        "Over a Unix socket, large batches pass through shared memory; at a loopback address too, if the pool runs as " +
+        "Over a Unix socket, large batches pass through shared memory. At a loopback address they do so if the pool runs as " +
           "the same user and listens on that address or on a Unix socket. `grpc+tcp://` instead of `grpc://` keeps them " +
           "in the connection. Without an endpoint the extension does nothing.",
       queued =
-        " Time in the pool's queue does not count: a task that has its place there waits for a worker until `deadline`."
+        " Time in the pool's queue does not count: a queued task waits for a worker until `deadline`."
     ) {
 
   val enabled: ConfigEntry[Boolean] = ConfigEntry(
     prefix + "enabled",
-    "Run Python UDFs on the pool. Set it to `false` to leave the queries that follow to stock Spark.",
+    "Run Python UDFs on the pool. Set it to `false` to run later queries on stock Spark.",
     Values.boolean,
     Some("true")
   )
 
   val fallback: ConfigEntry[String] = ConfigEntry(
     prefix + "fallback",
-    "What to do when the pool cannot be used: it is unreachable, one side does not trust the other's certificate, it " +
-      "refuses the session's token or identity, the driver cannot use a file that these settings name, the pool has " +
-      "another version of Python, Spark or the protocol, runs registered functions only, or does not know the key " +
-      "that signs the session's functions. `fail`: the query fails before its first task, with an error that names " +
-      "the setting to fix. `local`: the query runs its UDFs in Spark's own Python workers, and the plan and the log " +
-      "give the reason. Set it to `local` for jobs that have to run even if the pool is down. The driver then waits " +
-      "3 seconds for the pool's answer, or `connectTimeout` if that is shorter. With `fail` it waits longer for a pool " +
-      "that may still start: for `connectTimeout` if its name has an address and nothing listens there, and for " +
-      "`acquireTimeout` if it has answered before. A failure after planning fails tasks in both cases; so does, with " +
-      "`fail`, a pool that accepts connections and gives no answer.",
+    "What to do if the driver finds, while it plans a query, that the pool cannot run the query's functions. The " +
+      "pool may be unreachable, have another version of Python, Spark or the protocol, run registered functions only, " +
+      "or refuse the session's certificate, token, identity or signing key; or the driver cannot use a file that these " +
+      "settings name. `fail`: the query fails before its first task, with an error that names the setting to fix. " +
+      "`local`: the query runs its UDFs in Spark's own Python workers, and the plan and the log give the reason. Set " +
+      "it to `local` for jobs that have to run even if the pool is down. The driver then waits 3 seconds for the " +
+      "pool's answer, or `connectTimeout` if that is shorter. With `fail` it waits longer for a pool that may still " +
+      "start: for `connectTimeout` if its name has an address and nothing listens there, and for `acquireTimeout` if " +
+      "it has answered before. If the pool fails after planning, tasks fail with both values. With `fail`, tasks also " +
+      "fail if the pool accepts connections but never answers.",
     Values.choice("fail", "local"),
     Some("fail"),
     isCommon = true

@@ -127,7 +127,7 @@ object PoolFunction {
       // The pool could not import the module or could not describe the function.
       Left(description.getFault)
     else if (description.getKind == FunctionKind.FUNCTION_KIND_UNSPECIFIED)
-      Left("it takes any columns, and SQL needs their types: declare them in its type hints")
+      Left("it accepts any columns, but SQL needs their types: declare them in its type hints")
     else
       try
         Right(

@@ -48,5 +48,7 @@ object GroupOrder {
 /** Placeholder for the child of a sort that runs inside a task. */
 private case class UnsortedRows(output: Seq[Attribute]) extends LeafExecNode {
   override protected def doExecute(): RDD[InternalRow] =
-    throw new UnsupportedOperationException("this placeholder has no rows: a task sorts its own")
+    throw new UnsupportedOperationException(
+      "this placeholder has no rows: each task sorts the rows of its own partition"
+    )
 }

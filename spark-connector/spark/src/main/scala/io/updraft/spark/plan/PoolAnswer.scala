@@ -151,7 +151,7 @@ private[plan] object PoolAnswer {
     val own = Option(caller.path("tenant").textValue())
     if (caller.has("scopes") && !scopes.contains(scope))
       Some(
-        s"$name may not $what: that takes the scope $scope, and it has ${scopes.mkString(", ")}"
+        s"$name may not $what: it needs the scope $scope, but has ${scopes.mkString(", ")}"
       )
     else
       tenant.filter(claimed => own.exists(_ != claimed)).map { claimed =>

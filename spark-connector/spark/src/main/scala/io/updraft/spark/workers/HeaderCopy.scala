@@ -95,6 +95,6 @@ private[workers] final class HeaderCopy(stream: InputStream) {
 /** Raised if a stream does not begin like a stream of Spark's runner. */
 private[workers] final class NotPySparkException(problem: String)
     extends RuntimeException(
-      s"the stream of Spark's runner has another form than that of this Spark ($problem): " +
+      s"the stream of Spark's runner does not have the form of this Spark version ($problem): " +
         "use the connector's jar for this version of Spark"
     )

@@ -159,7 +159,7 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
   private def checkHashSeed(): Unit = variables.get("PYTHONHASHSEED").filter(_ != "0").foreach {
     seed =>
       throw new IllegalStateException(
-        s"the session sets PYTHONHASHSEED to $seed, but the workers of a pool hash with 0: set it to 0"
+        s"the session sets PYTHONHASHSEED to $seed, but workers of a pool run with PYTHONHASHSEED=0: set it to 0"
       )
   }
 }
@@ -213,7 +213,7 @@ private[workers] object WorkerRequests {
     val status = answer.status().orElseThrow(() =>
       new IllegalStateException(
         answer.refusal().map[String](_.message()).or(() => answer.silence())
-          .orElse("the pool does not tell its version of Python")
+          .orElse("the pool does not report its version of Python")
       )
     )
     status.getPythonVersion.split('.').take(2).mkString(".")
@@ -226,7 +226,7 @@ private[workers] object WorkerRequests {
 private final class KeptBroadcast(origin: ArtifactFile) extends AutoCloseable {
   if (!SparkInternals.isInLocalDirectories(origin.file)) {
     throw new IllegalArgumentException(
-      s"${origin.role} is said to be in ${origin.file}, which is not in Spark's local directories"
+      s"${origin.role} has the path ${origin.file}, which is outside Spark's local directories"
     )
   }
   private val measured = Measured.of(origin)

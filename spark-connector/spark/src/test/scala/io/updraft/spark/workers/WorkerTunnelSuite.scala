@@ -171,8 +171,8 @@ class WorkerTunnelSuite extends AnyFunSuite with BeforeAndAfterAll {
       // The start of a request for a web page.
       worker.int(1195725856)
       assert(worker.exception() ==
-        "The worker on the pool failed: the stream of Spark's runner has another form than that of " +
-        "this Spark (it begins with 1195725856, not with -8): use the connector's jar for this version of Spark")
+        "The worker on the pool failed: the stream of Spark's runner does not have the form of " +
+        "this Spark version (it begins with 1195725856, not with -8): use the connector's jar for this version of Spark")
       assert(worker.isAtEnd)
     }
     withWorker(taskModule, "4.2.0") { worker =>
@@ -208,7 +208,7 @@ class WorkerTunnelSuite extends AnyFunSuite with BeforeAndAfterAll {
     withWorker(planner) { worker =>
       announce(worker, "/etc/hostname")
       assert(
-        worker.exception().contains("/etc/hostname, which is not in Spark's local directories")
+        worker.exception().contains("/etc/hostname, which is outside Spark's local directories")
       )
     }
   }
