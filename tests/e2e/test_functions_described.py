@@ -62,7 +62,7 @@ def test_show_lists_functions_and_describe_says_what_their_authors_said(named: S
             "echo",
             [
                 (
-                    "Spark cannot call echo: it takes any columns, and SQL needs their types: "
+                    "Spark cannot call echo: it accepts any columns, but SQL needs their types: "
                     "declare them in its type hints"
                 )
             ],

@@ -66,10 +66,10 @@ class UnboundPoolFunctionSuite extends AnyFunSuite {
     assert(scalar.description().contains("unhealthy: no weights"))
   }
 
-  test("a module that could not be imported says so, not that it takes any columns") {
+  test("a module that could not be imported says so, not that it accepts any columns") {
     val module = unbound(FunctionKind.FUNCTION_KIND_UNSPECIFIED, _.setFaultIsFinal(true))
     assert(module.description() == "Spark cannot call f: no weights")
     val any = unbound(FunctionKind.FUNCTION_KIND_UNSPECIFIED)
-    assert(any.description().contains("it takes any columns"))
+    assert(any.description().contains("it accepts any columns"))
   }
 }
