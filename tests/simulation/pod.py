@@ -98,6 +98,7 @@ class _Request:
 
     is_session: bool
     payload: bytes
+    function_sha256: bytes = b""
     function: str = "f"
     version: str = "1"
     is_batched: bool = False

@@ -169,7 +169,7 @@ class HoldBack:
             version = f"version {request.version!r} of " if request.version else ""
             name = f"{version}the function {request.function!r}"
             return (Culprit(name, key, self._allowed_deaths, is_registered=True),)
-        digest = request.command.session.function_sha256 or hashlib.sha256(request.payload).digest()
+        digest = request.function_sha256 or hashlib.sha256(request.payload).digest()
         whose = f"application {owner.application_id!r}" if owner.application_id else f"tenant {owner.tenant!r}"
         if owner.session_id:
             whose = f"session {owner.session_id!r} of {whose}"

@@ -148,6 +148,11 @@ class Request:
         return self.command.HasField("session")
 
     @property
+    def function_sha256(self) -> bytes:
+        """Digest that all exchanges of a session function have in common; empty if their payloads are equal."""
+        return self.command.session.function_sha256
+
+    @property
     def subject(self) -> str:
         """Name of the function in errors; the connector adds the names of a session's functions."""
         return "the session's function" if self.is_session else f"the function {self.function}"
