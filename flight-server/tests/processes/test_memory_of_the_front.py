@@ -24,8 +24,8 @@ QUEUE_BYTES = 64 * MIB
 # All their messages together take 1,600 MiB, or twice that while gRPC joins their pieces: more than the test allows.
 CLIENTS = 40
 PART_BYTES = 40 * MIB
-# Up to twelve messages may arrive between two looks, even on a busy machine. gRPC holds the pieces of a message while it
-# joins them, so each may be in memory twice.
+# On a busy machine, up to twelve messages may arrive between two looks. gRPC holds the pieces of a message while it
+# joins them, so each message may be in memory twice.
 BETWEEN_LOOKS_BYTES = 12 * 2 * PART_BYTES
 # The front's modules, allocations before it refuses clients, and memory that the allocator keeps.
 OWN_BYTES = 200 * MIB
