@@ -56,7 +56,7 @@ final class ActionCall extends ClientCall.Listener<InputStream> {
     return ask(connection, options, headers, FlightMethod.DO_ACTION, action);
   }
 
-  /** Return the {@code grpc.health.v1} status of the whole service. */
+  /** Run a {@code grpc.health.v1} check of the whole service and return the status of the call. */
   static Status health(ChannelPool.Connection connection, ClientOptions options)
       throws InterruptedException {
     byte[] ofAll = {};
@@ -73,7 +73,7 @@ final class ActionCall extends ClientCall.Listener<InputStream> {
     CallOptions callOptions =
         CallOptions.DEFAULT.withDeadlineAfter(
             options.connectTimeout().toNanos(), TimeUnit.NANOSECONDS);
-    // Do not wait for gRPC's own backoff if a connection was just refused.
+    // If a connection was just refused, connect again now instead of waiting for gRPC's backoff.
     connection.channel().resetConnectBackoff();
     ClientCall<T, InputStream> call = connection.channel().newCall(method, callOptions);
     ActionCall listener = new ActionCall();

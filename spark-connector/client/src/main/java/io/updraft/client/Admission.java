@@ -2,10 +2,10 @@
 package io.updraft.client;
 
 /**
- * Admission state of one call, and what the client may send in each state. Before the pool has a
- * worker for the exchange, the client sends little, so that a refusal wastes little, and only
- * batches that it can send again, so that no batch is lost if the pool dies while the exchange is
- * queued.
+ * Admission state of one call, which decides what the client may send. Until the pool assigns a
+ * worker to the exchange, the client sends few bytes, so that a refusal wastes little. It also
+ * sends only batches that it can send again, so that no batch is lost if the pool dies while the
+ * exchange is queued.
  */
 final class Admission {
   /** Limit on the bytes that a call sends before admission, including the command. */
@@ -13,15 +13,15 @@ final class Admission {
 
   /** Stage of a call. */
   enum Stage {
-    /** The pool still needs something from this side before the first batch. */
+    /** The pool waits for the command, the function or artifacts. No batch may be sent yet. */
     PREPARING,
-    /** As in PREPARING, but the pool has already assigned a worker to the exchange. */
+    /** Like PREPARING, except that the pool has already assigned a worker to the exchange. */
     PREPARING_ADMITTED,
-    /** Batches may follow; the exchange is waiting for a worker. */
+    /** The exchange is waiting for a worker. Small batches that can be sent again may follow. */
     QUEUED,
     /** The exchange has a worker: batches of any size may follow. */
     ADMITTED,
-    /** This side has told the pool that it sent every batch. */
+    /** This side has announced that it sent every batch. */
     FINISHED;
 
     /** Event that advances the stage. */
@@ -78,7 +78,7 @@ final class Admission {
     openedNanos = nowNanos;
   }
 
-  /** Record that the pool has a worker for the exchange. */
+  /** Record that the pool has assigned a worker to the exchange. */
   void admitted(long nowNanos) {
     admitted = true;
     admittedNanos = nowNanos;
@@ -90,7 +90,7 @@ final class Admission {
     return stage != Stage.PREPARING && stage != Stage.PREPARING_ADMITTED;
   }
 
-  /** Return whether the pool has a worker for the exchange. */
+  /** Return whether the pool has assigned a worker to the exchange. */
   boolean isAdmitted() {
     return admitted;
   }

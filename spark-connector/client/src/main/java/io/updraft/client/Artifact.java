@@ -7,7 +7,8 @@ import java.io.InputStream;
 
 /**
  * Bytes that a function needs in addition to its command, such as a broadcast or a file. A pool
- * asks for the bytes if it lacks them. If the exchange moves to another pool, that pool asks again.
+ * asks for the bytes if it does not have them. If the exchange moves to another pod, that pod may
+ * ask again.
  */
 public interface Artifact {
   /**
@@ -19,7 +20,7 @@ public interface Artifact {
   long sizeBytes();
 
   /**
-   * Open a stream that starts at the first byte and has at least {@link #sizeBytes} bytes. The
+   * Open a stream that starts at the first byte and contains at least {@link #sizeBytes} bytes. The
    * caller closes the stream.
    *
    * @throws IOException if the bytes cannot be read; the exchange then fails

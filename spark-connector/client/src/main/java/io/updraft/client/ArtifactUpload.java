@@ -14,10 +14,10 @@ import java.util.function.Function;
 import java.util.stream.Collectors;
 
 /**
- * Upload of everything that the pool asks for before the first batch of a call: a function that was
- * too large for the command, and the artifacts that the pool lacks. The upload runs on the task's
- * thread. It reads a part only once the transport has taken the previous part, so it holds one part
- * in memory at a time.
+ * Upload of what the pool asks for before the first batch of a call: a function that was too large
+ * for the command, and the artifacts that the pool does not have. The upload runs on the task's
+ * thread. It reads the next part after the transport has accepted the previous part, so it holds
+ * one part in memory at a time.
  */
 final class ArtifactUpload {
   private static final int PART_BYTES = 1 << 20;
@@ -52,10 +52,7 @@ final class ArtifactUpload {
     return bytesSent;
   }
 
-  /**
-   * Send what the pool asks for until it has everything; return false if the call was lost
-   * meanwhile.
-   */
+  /** Send everything that the pool asks for. Return false if the call was lost before that. */
   boolean run() throws InterruptedException {
     if (!function.isEmpty() && !sendFunction()) {
       return false;

@@ -12,7 +12,7 @@ import io.updraft.proto.v1.RequestMetadata;
  * @param input for cogroups 0 is left and 1 is right; otherwise 0
  */
 public record BatchGroups(int[] ends, int input) {
-  /** Groups of a batch for a function that takes no groups. */
+  /** Value for a function that does not work on groups. */
   public static final BatchGroups NONE = new BatchGroups(new int[0], 0);
 
   /** Return the metadata of the batch with this number. */

@@ -69,7 +69,7 @@ final class BatchSlicer {
     this.partBytes = Math.max(1, Math.min(MOST_PART_BYTES, (maxMessageBytes - besideBytes) / 2));
   }
 
-  /** Reset for a new call, which starts with a whole batch. */
+  /** Reset for a new call, which starts at the first byte of a batch. */
   void restart() {
     sentBytes = 0;
   }

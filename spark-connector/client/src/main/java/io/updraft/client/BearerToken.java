@@ -7,9 +7,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
- * Bearer token of one exchange, file or action. Each call rereads the token file, because the token
- * may have been replaced since the last call. Only the task's thread uses this class, because
- * reading a file may block.
+ * Bearer token of one exchange, file or action. The token file is read again before each call,
+ * because the token may have been replaced since the last call. Only the task's thread uses this
+ * class, because reading a file may block.
  */
 final class BearerToken {
   private static final Metadata.Key<String> AUTHORIZATION =
@@ -42,8 +42,8 @@ final class BearerToken {
   }
 
   /**
-   * Read the token for the next call. An empty or unreadable file is probably being replaced, so
-   * the previous token then stays in use.
+   * Read the token for the next call. If the file is empty or unreadable, it is probably being
+   * replaced, and the previous token stays in use.
    *
    * @return whether the token has changed
    * @throws IllegalArgumentException if the file cannot be used and there is no previous token

@@ -5,8 +5,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 
 /**
- * Bounded waits that an interruption does not end. After the wait, the thread's interrupt flag is
- * restored.
+ * Bounded waits that continue if the thread is interrupted. After the wait, the thread's interrupt
+ * flag is set again.
  */
 final class BoundedWait {
   /** Wait on a lock that the caller holds, until a notification or the given time. */

@@ -11,7 +11,7 @@ import java.util.concurrent.TimeUnit;
 /**
  * Logic shared by {@link ExchangeCore} and {@link FileCore}: the sequence of calls until the
  * outcome is known, and how long the task may wait for each call. A core never calls gRPC, waits,
- * locks or reads a clock. {@link CallShell} does all of that.
+ * locks or reads a clock. {@link CallShell} does these things.
  */
 abstract class CallCore {
 
@@ -30,15 +30,15 @@ abstract class CallCore {
 
     /** Event that advances the phase. */
     enum Event {
-      /** A new call took over. */
+      /** A new call has become the current call. */
       BEGUN,
       /** The call was lost, and another call may replace it. */
       LOST,
-      /** The peer's last message agrees with what was sent. */
+      /** The peer has sent its last message, and its counts match what this side sent. */
       FINISHED,
       /** An unrecoverable failure occurred. */
       FAILED,
-      /** The task needs nothing more. */
+      /** The task has closed the exchange or file. */
       CLOSED
     }
 
@@ -48,7 +48,7 @@ abstract class CallCore {
         case BEGUN -> this == BACKING_OFF ? RUNNING : this;
         case LOST -> this == RUNNING ? BACKING_OFF : this;
         case FINISHED -> this == RUNNING ? FINISHED : this;
-        // A finished file fails if the returned bytes cannot be stored.
+        // A file can fail after FINISHED, if the returned bytes cannot be stored.
         case FAILED -> this == CLOSED ? CLOSED : FAILED;
         case CLOSED -> CLOSED;
       };
@@ -60,12 +60,12 @@ abstract class CallCore {
     }
   }
 
-  /** A core's view of a call. */
+  /** The part of a call that a core uses. */
   interface Call {
     /** Return whether the call has reached the wire. */
     boolean connected();
 
-    /** Return the value of {@link System#nanoTime} when the call was created. */
+    /** Return the time at which the call was created, as a value of {@link System#nanoTime}. */
     long startedNanos();
 
     /** Return whether another pod may have a free worker if the call's pod has none. */
@@ -77,7 +77,7 @@ abstract class CallCore {
     /** Return text to append to the reason if the call could not connect; may be empty. */
     String explanation();
 
-    /** Let the peer send this many more messages. */
+    /** Allow the peer to send this many more messages. */
     void request(int messages);
   }
 
@@ -91,7 +91,8 @@ abstract class CallCore {
   record Step<M extends MessageLite>(M metadata, BatchSlicer.Slice slice, boolean last) {}
 
   /**
-   * Length of one wait if no timeout applies. The task then checks its condition and waits again.
+   * Length of one wait if no timeout applies. After it, the task checks its condition and waits
+   * again.
    */
   private static final long LONGEST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(60);
 
@@ -102,19 +103,19 @@ abstract class CallCore {
   private Call call;
   private Failure failure;
 
-  /** Error of the current call as the peer reported it in-band. */
+  /** Error that the peer reported in-band for the current call; null if it reported none. */
   private Failure inBand;
 
-  /** Time at which the next call begins; only while backing off. */
+  /** Time at which the next call begins; meaningful only while backing off. */
   private long againNanos;
 
   /**
-   * Refusal of the last call's token; null if that token was not refused. The next call needs
-   * another token.
+   * Failure of the last call if the peer refused its token; otherwise null. After a refusal, the
+   * next call needs another token.
    */
   private Failure tokenRefusal;
 
-  /** Reason why the last call left its pod. */
+  /** Reason why the last call was moved away from its pod. */
   private Replicas.Departure departure;
 
   private long progressNanos;
@@ -127,7 +128,7 @@ abstract class CallCore {
     this.progressNanos = nowNanos;
   }
 
-  /** Reset the state of the previous call, because a new call has taken over. */
+  /** Discard the state of the previous call, because a new call has replaced it. */
   abstract void onBegun();
 
   /** Decide what to do about the loss of the current call. */
@@ -155,7 +156,7 @@ abstract class CallCore {
     return phase == Phase.RUNNING;
   }
 
-  /** Return whether this is the open call. Messages from any other call come too late. */
+  /** Return whether this is the open call. Messages of any other call must be ignored. */
   final boolean isCurrent(Call from) {
     return from == call && phase == Phase.RUNNING;
   }
@@ -176,14 +177,14 @@ abstract class CallCore {
     return options.deadline().toNanos() - (nowNanos - openedNanos);
   }
 
-  /** Record that the token has not changed, and fail if the peer has already refused it. */
+  /** Handle a token that has not changed since the last call: fail if the peer refused it. */
   final void tokenUnchanged() {
     if (tokenRefusal != null) {
       fail(tokenRefusal);
     }
   }
 
-  /** Start using a new call; return false if the outcome is already known. */
+  /** Make this the current call. Return false if the outcome is already known. */
   final boolean begin(Call next) {
     if (phase != Phase.BACKING_OFF) {
       return false;
@@ -218,7 +219,7 @@ abstract class CallCore {
           call.connected()
               ? untilLateNanos(waitingSinceNanos, nowNanos)
               : options.connectTimeout().toNanos() - (nowNanos - call.startedNanos());
-      // Only this side has work left, and that work wakes the task when it is done.
+      // Only work of this side remains, and the end of that work wakes the task.
       case FINISHED, FAILED, CLOSED -> LONGEST_WAIT_NANOS;
     };
   }
@@ -252,8 +253,9 @@ abstract class CallCore {
   }
 
   /**
-   * Take an error that the peer sent in-band. If the peer is full, the call continues until its
-   * status arrives, because the status says when to retry. Any other error loses the call at once.
+   * Handle an error that the peer sent in-band. If the error means that the peer is full, wait for
+   * the call's status, because the status contains the time to retry. For any other error, treat
+   * the call as lost at once.
    */
   final void takeError(Failure error, long nowNanos) {
     inBand = orLate(error, nowNanos);
@@ -262,7 +264,7 @@ abstract class CallCore {
     }
   }
 
-  /** Return whether the peer has reported in-band why the call fails. The call's status follows. */
+  /** Return whether the peer has sent an in-band error for the current call. */
   final boolean hasError() {
     return inBand != null;
   }
@@ -284,7 +286,7 @@ abstract class CallCore {
     return late ? Failure.late(options) : said;
   }
 
-  /** Handle a call that broke the protocol or cannot be read. */
+  /** Handle a call whose messages break the protocol or cannot be read. */
   void onBroken(Call from, Failure broken) {
     if (isCurrent(from)) {
       fail(broken);
@@ -303,7 +305,7 @@ abstract class CallCore {
     return departure;
   }
 
-  /** Schedule a call to replace the lost one, or fail if that is not possible. */
+  /** Schedule a replacement for the lost call, or fail if no replacement is allowed. */
   private void lose(Failure reason, OptionalLong hint, long nowNanos) {
     departure = departure(reason);
     boolean unconnected = reason.origin() == Failure.Origin.CONNECTION && !call.connected();
@@ -313,8 +315,8 @@ abstract class CallCore {
       phase = phase.after(Phase.Event.LOST);
       againNanos = nowNanos + again.pause().toNanos();
     } else if (decision instanceof Recovery.Decision.WithAnotherToken needed) {
-      // Leave the token file to the task's thread: this thread may be gRPC's event loop, which must
-      // not read files.
+      // The task's thread reads the token file, because this thread may be gRPC's event loop, which
+      // must not block on files.
       phase = phase.after(Phase.Event.LOST);
       againNanos = nowNanos;
       tokenRefusal = needed.failure();
@@ -339,7 +341,7 @@ abstract class CallCore {
     phase = phase.after(Phase.Event.FINISHED);
   }
 
-  /** Fail unless the outcome is already known. The first reason stays. */
+  /** Fail with this reason, unless the outcome is already known. */
   void fail(Failure reason) {
     if (phase.isUndecided()) {
       failWith(reason);
@@ -352,12 +354,12 @@ abstract class CallCore {
     failure = reason;
   }
 
-  /** Return the failure as an exception; only in phase {@link Phase#FAILED}. */
+  /** Return the failure as an exception. Call this only in phase {@link Phase#FAILED}. */
   final ExchangeException failure() {
     return failure.toException();
   }
 
-  /** Release everything; nothing is accepted afterwards. */
+  /** Release everything. Later events have no effect. */
   void close() {
     phase = phase.after(Phase.Event.CLOSED);
   }

@@ -14,12 +14,12 @@ import org.apache.arrow.memory.BufferAllocator;
 /**
  * Shell shared by {@link Exchange} and {@link FileExchange}: the lock and the clock of a {@link
  * CallCore}, and the open call. The task's thread and gRPC's event loop hold the lock while they
- * read or change the core. The task's thread also waits on the lock. Messages are sent under the
- * lock, which is safe because sending invokes no callback. Calls are opened and cancelled outside
- * the lock.
+ * read or change the core. The task's thread also waits on a condition of the lock. Messages are
+ * sent under the lock, which is safe because sending invokes no callback. Calls are opened and
+ * cancelled outside the lock.
  */
 abstract class CallShell<C extends CallCore> implements AutoCloseable {
-  /** Time that a close waits for the transport to release sent buffers. */
+  /** Longest time that a close waits for the transport to release sent buffers. */
   private static final long CLOSE_MILLISECONDS = 500;
 
   final ClientOptions options;
@@ -30,7 +30,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
 
   private final TaskIdentity task;
 
-  /** Holds the replies. */
+  /** Allocates the replies. */
   final BufferAllocator allocator;
 
   private final WireAllocator wire;
@@ -45,7 +45,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
 
   private volatile FlightCall call;
 
-  /** Bytes of messages sent on the core's behalf; only under the lock. */
+  /** Bytes of the messages that the core returned for sending. Guarded by the lock. */
   private long sentBytes;
 
   CallShell(ClientOptions options, TaskIdentity task, BufferAllocator allocator, C core) {
@@ -60,7 +60,10 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
 
   /** Call of this shell. */
   abstract class ShellCall extends FlightCall {
-    /** Prepare a call to the pod of this task, or to any pod if the task is not named. */
+    /**
+     * Prepare a call to the pod that serves this task. If the task has no name, prepare a call to
+     * any pod.
+     */
     ShellCall(TaskIdentity stay) {
       super(options, token, stay, allocator, core.remainingNanos(System.nanoTime()));
     }
@@ -85,10 +88,10 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   /** Create a call without starting it. */
   abstract FlightCall newCall();
 
-  /** Start a call that the core has accepted, and tell the core when more messages may follow. */
+  /** Start a call that the core has accepted, and notify the core when more messages may follow. */
   abstract void start(FlightCall next);
 
-  /** Return the next message of the core; null if the message has to wait. Only under the lock. */
+  /** Return the next message of the core; null if no message may be sent now. Requires the lock. */
   abstract CallCore.Step<?> nextToSend();
 
   /** Start the first call of a shell; close the shell if that fails. */
@@ -102,7 +105,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     }
   }
 
-  /** Start a call that replaces the lost one. */
+  /** Start a call that replaces the lost call; before the first call, start the first. */
   final void startCall() {
     if (call != null) {
       call.leave("replaced by a new call");
@@ -151,7 +154,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     }
   }
 
-  /** Send every message that is due and wake the task's thread; only under the lock. */
+  /** Send every message that is due and wake the task's thread. Requires the lock. */
   final void advance() {
     for (CallCore.Step<?> step = nextToSend(); step != null; step = nextToSend()) {
       send(step);
@@ -159,12 +162,12 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     changed.signalAll();
   }
 
-  /** Return the message for a step of the core; only under the lock. */
+  /** Return the message for a step of the core. Requires the lock. */
   OutgoingMessage message(CallCore.Step<?> step) {
     return OutgoingMessage.of(step, wire);
   }
 
-  /** Send a message; only under the lock. */
+  /** Send a message. Requires the lock. */
   void send(CallCore.Step<?> step) {
     sentBytes += call.send(message(step));
     if (step.last()) {
@@ -172,7 +175,10 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     }
   }
 
-  /** Return the bytes sent on the core's behalf: batches and their metadata. */
+  /**
+   * Return the bytes of the messages that the core returned for sending: batches and their
+   * metadata.
+   */
   final long sentBytes() {
     return read(() -> sentBytes);
   }
@@ -211,12 +217,12 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     }
   }
 
-  /** Wait at most this long for a condition after the outcome is known; only under the lock. */
+  /** Wait at most this long for a condition after the outcome is known. Requires the lock. */
   final void awaitAfterwards(BooleanSupplier found, long milliseconds) {
     BoundedWait.await(found, milliseconds, changed::awaitNanos);
   }
 
-  /** Start the replacement of a lost call if its time has come. */
+  /** Replace a lost call if its backoff is over. */
   final void recoverIfDue() {
     boolean due;
     lock.lock();
@@ -231,8 +237,8 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   }
 
   /**
-   * Cancel whatever has not finished and release everything. Afterwards the task's allocator holds
-   * no memory of this exchange or file. Idempotent.
+   * Cancel the call if it has not finished, and release everything. Afterwards the task's allocator
+   * holds no memory of this exchange or file. Idempotent.
    */
   @Override
   public void close() {

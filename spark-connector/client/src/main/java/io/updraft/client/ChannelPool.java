@@ -20,9 +20,10 @@ import java.util.function.Function;
 
 /**
  * Connections of this JVM, by endpoint and credentials. Creating a connection takes tens of
- * milliseconds, so connections are kept. An unused connection closes its socket by itself. Large
- * executors spread their exchanges over several connections, because one connection has one thread.
- * If the endpoint's name resolves to several pods, {@link Replicas} chooses a pod for each call.
+ * milliseconds, so the pool keeps connections. gRPC closes the socket of an unused connection.
+ * Large executors spread their exchanges over several connections, because one connection has one
+ * thread. If the endpoint's name resolves to several pods, {@link Replicas} chooses a pod for each
+ * call.
  */
 final class ChannelPool {
   private static final Map<Key, ChannelPool> POOLS = new HashMap<>();
@@ -34,8 +35,8 @@ final class ChannelPool {
    * calls use a new connection.
    *
    * @param pod the pod to connect to; null if the endpoint's name has no address
-   * @param byName whether gRPC resolves the endpoint's name, because the pod's address is the only
-   *     address of the name
+   * @param byName whether gRPC resolves the endpoint's name, because the name has only one address,
+   *     the pod's
    */
   private record Key(
       Known known,
@@ -71,9 +72,9 @@ final class ChannelPool {
   }
 
   /**
-   * Return a connection for a question about the peer's current state. A connection whose last
-   * attempt failed is never reused: its calls would fail until gRPC reconnects, even if the peer is
-   * listening by now.
+   * Return a connection for a check of the peer's current state. A connection whose last attempt
+   * failed is never reused: until gRPC reconnects, its calls would fail even if the peer is
+   * listening again.
    */
   static Connection acquireForQuestion(ClientOptions options) {
     return acquire(
@@ -81,8 +82,8 @@ final class ChannelPool {
   }
 
   /**
-   * Return a connection to one of the addresses that the endpoint's name has now; to the endpoint
-   * itself if there are none.
+   * Return a connection to one of the current addresses of the endpoint's name. If the name has no
+   * address, return a connection to the endpoint.
    */
   static Connection acquire(
       ClientOptions options,
@@ -143,7 +144,7 @@ final class ChannelPool {
     return choice.apply(POOLS.computeIfAbsent(key, ignored -> new ChannelPool(options, target)));
   }
 
-  /** Close unused connections that do not lead to one of the endpoint's pods any more. */
+  /** Close unused connections to addresses that no longer belong to the endpoint. */
   private static synchronized void closeAllBut(Endpoint endpoint, List<InetAddress> addresses) {
     POOLS
         .entrySet()
@@ -155,7 +156,7 @@ final class ChannelPool {
                     && entry.getValue().closeIfUnused());
   }
 
-  /** Return whether a connection leads to one of these pods, even after a reconnect. */
+  /** Return whether a connection leads to one of these pods, now and after a reconnect. */
   private static boolean leadsTo(List<InetAddress> addresses, Key key) {
     return key.byName() ? addresses.equals(List.of(key.pod())) : addresses.contains(key.pod());
   }
@@ -180,7 +181,7 @@ final class ChannelPool {
       InetAddress[] all = InetAddress.getAllByName(endpoint.host());
       return Arrays.stream(all).filter(all[0].getClass()::isInstance).toList();
     } catch (UnknownHostException e) {
-      // The call will fail and report the reason.
+      // The call then fails and reports why the name has no address.
       return List.of();
     }
   }
@@ -188,7 +189,7 @@ final class ChannelPool {
   synchronized SharedChannel leastLoaded() {
     SharedChannel best =
         channels.stream().min(Comparator.comparingInt(channel -> channel.exchanges)).orElse(null);
-    // Do not open a second connection to a dead address: it would only be one more failed attempt.
+    // Do not open a second connection to a dead address: that attempt would fail too.
     boolean wanted = best == null || (best.exchanges > 0 && !circuit.isOpen());
     if (wanted && channels.size() < EventLoops.THREADS) {
       best = new SharedChannel(Channels.open(options, pod));
@@ -203,7 +204,7 @@ final class ChannelPool {
     return leastLoaded();
   }
 
-  /** Connection, with the number of exchanges that use it. */
+  /** gRPC channel, with the number of exchanges that use it. */
   final class SharedChannel {
     private final ManagedChannel channel;
     private int exchanges;
@@ -258,8 +259,8 @@ final class ChannelPool {
     }
 
     /**
-     * Reconnect now if the connection was just refused, unless the circuit is open. Use this before
-     * each call.
+     * Reconnect now if the connection was just refused, unless the circuit delays attempts. Call
+     * this before each gRPC call.
      */
     void wake() {
       shared.wake();
@@ -278,19 +279,19 @@ final class ChannelPool {
       return shared.explanation();
     }
 
-    /** Return whether the call may go to another pod that may have a free worker. */
+    /** Return whether the call may move to another pod, which may have a free worker. */
     boolean hasAlternatives() {
       return place != null && place.hasAlternatives();
     }
 
-    /** Record why the call leaves its pod. Call this before another call replaces it. */
+    /** Record why the call leaves its pod. Call this before starting the call that replaces it. */
     void recordDeparture(Replicas.Departure why) {
       if (place != null) {
         place.recordDeparture(why, System.nanoTime());
       }
     }
 
-    /** Record that the call is over. Call this before another call may replace it. */
+    /** Record that the call is over. Call this before a replacement may start. */
     void ended() {
       if (place != null) {
         place.ended();

@@ -26,7 +26,7 @@ import javax.net.ssl.SSLException;
  */
 final class Channels {
   /**
-   * HTTP/2 window of a connection and of each stream. It is room for a few batches, not a memory
+   * HTTP/2 window of a connection and of each stream. It holds a few batches and is not a memory
    * limit.
    */
   private static final int FLOW_CONTROL_BYTES = 4 << 20;
@@ -48,8 +48,9 @@ final class Channels {
       DecompressorRegistry.emptyInstance().with(Codec.Identity.NONE, false);
 
   /**
-   * Logger of gRPC that reports each reply that arrives after a cancel. The static block below
-   * turns that off. Without this strong reference, the JVM could collect the logger and its level.
+   * gRPC's logger, which would report each reply that arrives after a cancel. The static block
+   * below turns these reports off. Without this strong reference, the JVM could collect the logger
+   * and its level.
    */
   private static final Logger STREAM_LOG = Logger.getLogger(AbstractClientStream.class.getName());
 
@@ -60,8 +61,8 @@ final class Channels {
   private Channels() {}
 
   /**
-   * Divisor of the connect timeout if there are several pods, so that there is time to try another
-   * pod.
+   * Divisor of the connect timeout if the name has several pods, so that the task has time to try
+   * another pod.
    */
   private static final int TRIES_WHILE_CONNECTING = 3;
 
@@ -104,8 +105,8 @@ final class Channels {
         .idleTimeout(IDLE_MINUTES, TimeUnit.MINUTES)
         .decompressorRegistry(UNCOMPRESSED)
         .disableServiceConfigLookUp()
-        // The exchange retries by itself. With its own retries, gRPC would keep every message in
-        // case it has to send it again.
+        // The exchange does its own retries. If gRPC retried too, it would keep a copy of every
+        // message.
         .disableRetry()
         .build();
   }
@@ -125,7 +126,8 @@ final class Channels {
   private static NettyChannelBuilder network(Endpoint endpoint, InetAddress pod) {
     return to(endpoint, pod)
         .channelType(EventLoops.tcpChannel())
-        // Pools and writers are inside the cluster, and the JVM's proxy is for addresses outside.
+        // Pools and writers are inside the cluster. The JVM's proxy is for addresses outside the
+        // cluster.
         .proxyDetector(address -> null);
   }
 
@@ -133,7 +135,7 @@ final class Channels {
     if (pod == null) {
       return NettyChannelBuilder.forAddress(endpoint.host(), endpoint.port());
     }
-    // A certificate names the Service, not its pods.
+    // The server's certificate names the Kubernetes Service, not its pods.
     return NettyChannelBuilder.forAddress(new InetSocketAddress(pod, endpoint.port()))
         .overrideAuthority(GrpcUtil.authorityFromHostAndPort(endpoint.host(), endpoint.port()));
   }

@@ -8,9 +8,10 @@ import java.util.function.LongBinaryOperator;
 /**
  * Circuit breaker that limits how often the tasks of this JVM together try to connect to a dead
  * address. After some failed attempts the circuit opens. While it is open, gRPC's channel fails
- * calls at once. Single attempts at growing, jittered intervals find out whether the address is
- * back. A connection closes the circuit. {@link Recovery} decides how long tasks wait and when they
- * give up. The circuit only saves attempts. Callers read the clock.
+ * calls at once. Single attempts, at growing and jittered intervals, test whether the address
+ * answers again. A successful connection closes the circuit. {@link Recovery} decides how long
+ * tasks wait and when they give up; the circuit only reduces the number of attempts. Callers pass
+ * in the time.
  */
 final class Circuit {
   /** Number of attempts without a wait between them. A killed process is usually back soon. */
@@ -44,8 +45,8 @@ final class Circuit {
   }
 
   /**
-   * Return whether a call whose connection has failed may try again now. If the call may, count the
-   * attempt.
+   * Return whether a call may try to connect again now after a failed attempt. If it may, count
+   * this attempt.
    */
   synchronized boolean mayAttempt(long nowNanos) {
     if (isOpen() && nowNanos - nextNanos < 0) {

@@ -17,8 +17,8 @@ import java.util.function.Consumer;
  * @param token bearer token, sent with each call as {@code authorization}. Default: empty, no
  *     token. A service that requires a token then fails calls with {@code UNAUTHENTICATED}
  * @param tokenFile file with the bearer token, which takes precedence over {@code token}. Each call
- *     reads the file. If the service refuses the token before any work was done and the file has a
- *     new token by then, the exchange is opened once more. Default: empty
+ *     reads the file. If the service refuses the token before any work was done and the file then
+ *     contains a new token, the exchange is opened once more. Default: empty
  * @param tls PEM files, used only with {@code grpc+tls}. Default: {@link TlsFiles#NONE}
  * @param tenant tenant used for fair scheduling in the pool's queue. Default: empty, which means
  *     the application
@@ -39,10 +39,10 @@ import java.util.function.Consumer;
  *     The function works on one batch, one is on its way in each direction, and one waits at the
  *     worker. So neither side ever waits for the network
  * @param windowBytes how many bytes of batches may be in flight in one exchange; for a file, how
- *     many may wait on this side. At least 1. A larger batch is sent alone. Default: 16 MiB
+ *     many bytes may wait on this side. At least 1. A larger batch is sent alone. Default: 16 MiB
  * @param replayBytes how many bytes of consumed but unanswered batches the exchange keeps for a
- *     replay. If the function has consumed more than that without answering, the exchange cannot be
- *     replayed. A single larger batch is kept, though. This memory is in addition to the window.
+ *     replay. If the function has consumed more bytes without answering, the exchange cannot be
+ *     replayed. A single larger batch is kept anyway. This memory is in addition to the window.
  *     Default: zero, which means four windows, but at least 64 MiB
  * @param maxMessageBytes size limit of one message in bytes, in either direction; at least 1.
  *     Larger batches travel in parts of 16 MiB. Default: 1 GiB, the largest message that a service
@@ -52,8 +52,9 @@ import java.util.function.Consumer;
  *     service can be configured to take ({@code --max-batch-bytes})
  * @param maxHelpers how many helpers a task may have at the same time ({@link TaskExchange}); zero
  *     means none. Default: 7
- * @param maxReplays how many times in a row an exchange may move to another worker with no batch
- *     answered in between; zero means never. Unused with {@link Replay#NEVER}. Default: 3
+ * @param maxReplays how many times in a row an exchange may move to another worker without an
+ *     answered batch between two moves; zero means never. Unused with {@link Replay#NEVER}.
+ *     Default: 3
  */
 public record ClientOptions(
     Peer peer,
@@ -116,7 +117,7 @@ public record ClientOptions(
     return draft.options();
   }
 
-  /** Return these options with the values that a change sets. */
+  /** Return a copy of these options after a change. */
   public ClientOptions changed(Consumer<Draft> change) {
     Draft draft = new Draft(this);
     change.accept(draft);
@@ -136,7 +137,9 @@ public record ClientOptions(
     return "ClientOptions[" + endpoint + "]";
   }
 
-  /** Options to be changed, with their defaults. Each field is the option of the same name. */
+  /**
+   * Mutable options, initialized with their defaults. Each field is the option of the same name.
+   */
   public static final class Draft {
     public Peer peer;
     public Endpoint endpoint;
@@ -158,7 +161,7 @@ public record ClientOptions(
     public int maxHelpers = 7;
     public int maxReplays = 3;
 
-    /** Create a draft of the defaults. It has no peer and no endpoint. */
+    /** Create a draft with the defaults, but without a peer and an endpoint. */
     public Draft() {}
 
     private Draft(ClientOptions options) {

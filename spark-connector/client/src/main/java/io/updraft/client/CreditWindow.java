@@ -7,8 +7,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Batches of a file, numbered from 1, and the state of each: waiting here, credit requested, credit
- * given, sent, or stored. Not thread-safe.
+ * Batches of a file, numbered from 1, and the state of each batch: waiting on this side, credit
+ * requested, credit given, sent, or stored. Not thread-safe.
  */
 final class CreditWindow implements AutoCloseable {
   /** Limit on unanswered requests for credit, from the protocol. */
@@ -41,19 +41,19 @@ final class CreditWindow implements AutoCloseable {
     return sentRows;
   }
 
-  /** Return whether this side has sent every batch that it took over. */
+  /** Return whether every batch of this window was sent. */
   boolean isEmpty() {
     return waiting.isEmpty();
   }
 
-  /** Return whether the writer has stored every batch that this side took over. */
+  /** Return whether the writer has stored every batch of this window. */
   boolean isStored() {
     return waiting.isEmpty() && stored == sent;
   }
 
   /**
-   * Return whether one more batch of this size may wait here. An empty window takes a batch of any
-   * size.
+   * Return whether the window accepts one more batch of this size. An empty window accepts a batch
+   * of any size.
    */
   boolean hasRoom(long bytes) {
     return waiting.isEmpty() || waitingBytes + bytes <= windowBytes;
@@ -87,8 +87,8 @@ final class CreditWindow implements AutoCloseable {
   }
 
   /**
-   * Return the next slice of the next batch, which the caller sends now. With its last slice, the
-   * batch leaves the window.
+   * Return the next slice of the next batch. The caller must send the slice. The last slice of a
+   * batch removes the batch from the window.
    */
   BatchSlicer.Slice send() {
     BatchSlicer.Slice slice = slicer.next(waiting.get(0));
@@ -101,12 +101,15 @@ final class CreditWindow implements AutoCloseable {
     return slice;
   }
 
-  /** Return the totals of what was sent. */
+  /** Return the numbers of batches and rows sent. */
   Finish finish() {
     return Finish.newBuilder().setBatches(sent).setRows(sentRows).build();
   }
 
-  /** Take credit for every batch up to this one; zero means that the message has no such field. */
+  /**
+   * Record credit for every batch up to this number. Zero means that the message contains no
+   * credit.
+   */
   void takeCredit(long number) throws MalformedReplyException {
     if (number != 0 && (number < credit || number > asked)) {
       throw new MalformedReplyException(
@@ -117,8 +120,8 @@ final class CreditWindow implements AutoCloseable {
   }
 
   /**
-   * Record that the writer has stored every batch up to this one; zero means that the message has
-   * no such field.
+   * Record that the writer has stored every batch up to this number. Zero means that the message
+   * does not report stored batches.
    */
   void takeStored(long number) throws MalformedReplyException {
     if (number > sent) {

@@ -93,13 +93,14 @@ public record Endpoint(Transport transport, String host, int port, String path)
   }
 
   /**
-   * Return whether bodies may pass through memory that this machine's processes share: over a Unix
-   * socket, and over TCP without encryption to a loopback address.
+   * Return whether bodies may pass through memory shared by processes of this machine. They may
+   * over a Unix socket, and over unencrypted TCP to a loopback address.
    */
   boolean mayShareMemory() {
     return switch (transport) {
       case UNIX -> true;
-      // A name that begins like this is harmless: a client that finds no file uses the connection.
+      // A host name that begins with "127." does no harm: if the client finds no segment file, it
+      // sends bodies over the connection.
       case TCP -> host.equals("localhost") || host.startsWith("127.") || host.equals("[::1]");
       case TCP_ONLY, TLS -> false;
     };

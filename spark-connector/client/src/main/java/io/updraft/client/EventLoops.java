@@ -18,30 +18,34 @@ import java.util.concurrent.ThreadFactory;
 
 /**
  * Event loop threads for all connections of this JVM, and the matching socket types: epoll if
- * Netty's native library loads, NIO otherwise. The threads are daemons. Each starts with the first
- * connection that needs it and lives as long as the JVM.
+ * Netty's native library loads, NIO otherwise. The threads are daemons. Each thread starts with the
+ * first connection that needs it and runs until the JVM exits.
  */
 final class EventLoops {
   private static final boolean EPOLL = Epoll.isAvailable();
 
   private static final int CORES_PER_THREAD = 4;
 
-  /** Number of threads. More connections to one endpoint than threads would gain nothing. */
+  /**
+   * Number of threads, and of connections to one endpoint: more connections than threads would not
+   * help.
+   */
   static final int THREADS =
       Math.max(1, Math.min(8, Runtime.getRuntime().availableProcessors() / CORES_PER_THREAD));
 
   static final EventLoopGroup GROUP = group(new DefaultThreadFactory("updraft-io", true));
 
   /**
-   * Event loop for timers, such as the checks for silent calls. All timers use this one loop: the
-   * group assigns its loops in turn, so if timers took a turn, some connections would have to share
-   * a thread.
+   * Event loop for all timers, such as the checks for silent calls. The group assigns its loops to
+   * callers in turn. If each timer requested a loop, connections would no longer be spread evenly
+   * over the threads.
    */
   static final EventExecutor TIMER = GROUP.iterator().next();
 
   private EventLoops() {}
 
-  // The replacements of these two classes in Netty 4.2 do not exist in 4.1, which Spark 4.0 ships.
+  // Netty 4.2 deprecates these two classes, but their replacements do not exist in Netty 4.1, which
+  // Spark 4.0 ships.
   @SuppressWarnings("deprecation")
   private static EventLoopGroup group(ThreadFactory factory) {
     return EPOLL

@@ -21,17 +21,20 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * Exchange with a pool: request batches go out within a window, and reply batches come back in
  * order. Used by one task thread; only {@link #cancel} may be called from any thread.
  *
- * <p>The exchange recovers by itself if that is safe. Before any work was done, it asks a full or
- * unreachable pool again. Later it moves batches to another worker as far as {@link Replay} allows.
- * The exchange starts no thread: the task's thread opens and recovers, and gRPC's event loop
- * receives. Both send, so that a batch that waits for admission goes out even while the task's
- * thread is busy elsewhere.
+ * <p>The exchange recovers from lost calls if recovery is safe. Before any work was done, it asks a
+ * full or unreachable pool again. Later it moves batches to another worker if {@link Replay} allows
+ * that. The exchange starts no thread: the task's thread opens and replaces calls, and gRPC's event
+ * loop receives replies. Both send batches, so that a batch can follow admission while the task's
+ * thread is busy.
  */
 public final class Exchange extends CallShell<ExchangeCore> {
   /** Version of the protocol (proto/README.md) that this client speaks. */
   public static final int PROTOCOL_VERSION = 1;
 
-  /** Largest metadata of a batch whose body is in a segment; the pool parses it. */
+  /**
+   * Limit on the metadata of a batch whose body is in a segment, because the pool parses this
+   * metadata.
+   */
   private static final int MOST_METADATA_BYTES = 32 << 10;
 
   private final ExchangeRequest request;
@@ -59,9 +62,9 @@ public final class Exchange extends CallShell<ExchangeCore> {
   }
 
   /**
-   * Open an exchange; the first failure surfaces in {@link #send}, {@link #poll} or {@link #take}.
-   * Returns at once, unless the command lists artifacts or its function is large: then this method,
-   * and every method that moves the exchange to another worker, blocks until the pool has both.
+   * Open an exchange. {@link #send}, {@link #poll} or {@link #take} throws the first failure. If
+   * the command lists artifacts or the function is large, this method, and every method that moves
+   * the exchange to another worker, blocks until the pool has both.
    *
    * @param allocator holds the replies; request batches must come from its root
    * @param artifacts the artifacts listed in the command
@@ -80,7 +83,9 @@ public final class Exchange extends CallShell<ExchangeCore> {
     return opened(new Exchange(options, command.getTask(), request, allocator, artifacts, core));
   }
 
-  /** Return a helper: another exchange for the same function, which {@link #startCall} opens. */
+  /**
+   * Return a helper: another exchange for the same function. {@link #startCall} opens the helper.
+   */
   Exchange newHelper() {
     ExchangeCore helper = core.newHelper(System.nanoTime());
     return new Exchange(options, task(), request, allocator, artifacts, helper);
@@ -108,7 +113,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   /**
    * Send a batch and take it over: the exchange closes the batch, even if this method throws. Never
-   * blocks. A large batch goes out only once the pool has admitted the exchange, that is, assigned
+   * blocks. A large batch is sent only after the pool has admitted the exchange, that is, assigned
    * a worker to it. After {@link Reply.Kind#END}, batches are dropped, because the function needs
    * no more input.
    *
@@ -137,13 +142,13 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   /**
    * Send a batch like {@link #send(ArrowRecordBatch, int)}, while another thread waits in {@link
-   * #take}. That thread alone replaces a lost call.
+   * #take}. Only the waiting thread replaces a lost call.
    */
   public void sendBesideTake(ArrowRecordBatch batch, int rows) {
     admit(batch, rows, BatchGroups.NONE, core::admit);
   }
 
-  /** Give a batch to the core, which may send it. Return whether a call is open. */
+  /** Pass a batch to the core and send what is due. Return whether a call is open. */
   boolean admit(
       ArrowRecordBatch batch, int rows, BatchGroups groups, Predicate<RequestBatch> take) {
     if (rows != batch.getLength()) {
@@ -211,8 +216,8 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   @Override
   FlightCall newCall() {
-    // A helper does not wait for a worker, so it may run on any pod. With artifacts it stays on the
-    // task's pod, which has them.
+    // A helper does not wait for a worker, so it may run on any pod. With artifacts, the helper
+    // stays on the task's pod, which has these artifacts.
     boolean anywhere = artifacts.isEmpty() && read(core::callsAsHelper);
     return new PoolCall(anywhere ? TaskIdentity.getDefaultInstance() : task());
   }
@@ -268,34 +273,31 @@ public final class Exchange extends CallShell<ExchangeCore> {
     return read(core::report);
   }
 
-  /** Return the bytes of request messages, including messages that were sent again. */
+  /** Return the number of bytes in request messages, including messages that were sent again. */
   public long bytesSent() {
     return openingBytes + sentBytes();
   }
 
-  /** Return the bytes, sent or received, that passed through shared memory. */
+  /** Return the number of bytes sent or received through shared memory. */
   public long sharedBytes() {
     return sharedBytes.sum();
   }
 
-  /** Return the bytes of reply messages. */
+  /** Return the number of bytes in reply messages. */
   public long bytesReceived() {
     return read(core::bytesReceived);
   }
 
   /**
    * Return how many times the exchange was replayed on another worker after its worker or
-   * connection was lost. {@link Replay} says what may be replayed. Asking a full or unavailable
-   * pool again does not count.
+   * connection was lost. {@link Replay} defines what may be replayed. The number does not include
+   * attempts to reach a full or unavailable pool.
    */
   public int replays() {
     return read(core::replays);
   }
 
-  /**
-   * End the exchange. A waiting task thread wakes with the reason. Idempotent, callable from any
-   * thread.
-   */
+  /** End the exchange. A waiting task thread fails with this reason. Idempotent, for any thread. */
   public void cancel(String reason) {
     locked(() -> core.cancel(reason));
     if (call() != null) {
@@ -303,7 +305,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
     }
   }
 
-  /** Call of the exchange; {@link ReplyProtocol} checks the order of its replies. */
+  /** One call of the exchange. {@link ReplyProtocol} checks the order of the call's replies. */
   private final class PoolCall extends ShellCall {
     PoolCall(TaskIdentity stay) {
       super(stay);
@@ -316,13 +318,16 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
     private final ReplyProtocol protocol = new ReplyProtocol(options, this::bodyInSegment);
 
-    /** Memory shared with the pool; null if there is none. */
+    /** Memory shared with the pool; null if bodies travel in their messages. */
     private volatile Segment segment;
 
-    /** Bytes of the last reply that are in the segment. */
+    /** Number of bytes of the last reply that were in the segment. */
     private int placedBytes;
 
-    /** Return the message for a batch that has a place in the segment; null if it has none. */
+    /**
+     * Copy a batch into the segment and return its message; null if the batch cannot use the
+     * segment.
+     */
     OutgoingMessage placed(CallCore.Step<?> step) {
       Segment to = segment;
       if (to == null
@@ -352,8 +357,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
     @Override
     void onReady(boolean first) {
-      // Only the upload of artifacts needs the later events, because batches have a window of their
-      // own.
+      // Later events matter only to the upload of artifacts. The exchange's window limits batches.
       if (first || protocol.state() == ReplyProtocol.State.INIT) {
         locked(() -> {});
       }

@@ -22,7 +22,7 @@ final class ExchangeCore extends CallCore {
   private final Admission admission = new Admission();
   private final BatchSlicer slicer;
 
-  /** Number of the last batch before the first batch of the current call. */
+  /** Number of the batch just before the first batch of the current call. */
   private long base;
 
   /** Rows in the batches sent by the current call. */
@@ -35,12 +35,12 @@ final class ExchangeCore extends CallCore {
   private boolean payloadWanted;
   private boolean workDone;
 
-  /** True if the pool should refuse the current call instead of letting it wait. */
+  /** True if the pool should refuse the current call instead of queueing it. */
   private boolean refusable;
 
   private boolean helper;
 
-  /** True until the first call of a helper is lost; later calls are ordinary calls. */
+  /** True for a helper until its first call is lost; its later calls are ordinary calls. */
   private boolean callsAsHelper;
 
   private boolean roomWanted;
@@ -65,7 +65,9 @@ final class ExchangeCore extends CallCore {
     this.recovery = new Recovery(options, RetryBudget.of(options.endpoint()), nowNanos);
   }
 
-  /** Return the core of a helper. Its deadline counts from when this core was opened. */
+  /**
+   * Return the core of a helper. The helper's deadline is measured from the opening of this core.
+   */
   ExchangeCore newHelper(long nowNanos) {
     ExchangeCore core = new ExchangeCore(options(), Replay.REPLAY, openedNanos(), nowNanos);
     core.callsAsHelper = core.helper = true;
@@ -116,17 +118,12 @@ final class ExchangeCore extends CallCore {
     return payloadWanted;
   }
 
-  /**
-   * Return whether the pool has reported, since the last {@link #takeWanted}, which artifacts it
-   * lacks.
-   */
+  /** Return whether a list of missing artifacts, perhaps empty, came since {@link #takeWanted}. */
   boolean isWantedKnown() {
     return wanted != null;
   }
 
-  /**
-   * Take the artifacts that the pool has asked for; null if it has not asked, or the call is over.
-   */
+  /** Return and clear the list of missing artifacts; null if no list has come. */
   List<ByteString> takeWanted() {
     List<ByteString> asked = wanted;
     wanted = null;
@@ -148,7 +145,7 @@ final class ExchangeCore extends CallCore {
     log.restart();
   }
 
-  /** Return whether the pool should refuse the current call instead of letting it wait. */
+  /** Return whether the pool should refuse the current call instead of queueing it. */
   boolean isRefusable() {
     return refusable;
   }
@@ -203,7 +200,7 @@ final class ExchangeCore extends CallCore {
     return room;
   }
 
-  /** Take a batch over; if this throws, the batch is closed. Return false if no call is open. */
+  /** Take a batch over; close it before throwing. Return false if no call is open. */
   boolean admit(RequestBatch batch) {
     if (phase().isUndecided() && !isSendingFinished() && !log.hasRoom()) {
       batch.close();
@@ -358,8 +355,8 @@ final class ExchangeCore extends CallCore {
 
   @Override
   void onClosed(Call from, Status status, Metadata trailers, long nowNanos) {
-    // All results have arrived and their counts agree, so it does no harm if the connection breaks
-    // now.
+    // All results have arrived and their counts agree, so a connection that breaks now does no
+    // harm.
     boolean complete = isCurrent(from) && report != null;
     if (complete && reasonOf(status, nowNanos).origin() == Failure.Origin.CONNECTION) {
       finish();
@@ -371,7 +368,7 @@ final class ExchangeCore extends CallCore {
   @Override
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
     if (helper && log.answered() == log.sent()) {
-      // The task has lost nothing, and can do without this helper.
+      // The task has lost no batch and continues without this helper.
       return new Recovery.Decision.GiveUp(reason);
     }
     callsAsHelper = false;
@@ -391,8 +388,8 @@ final class ExchangeCore extends CallCore {
       return new Recovery.Decision.GiveUp(log.explained(last.failure(), options()));
     }
     if (!log.oneToOne()) {
-      // Drop the replies now. If they stayed until the next call begins, the task could take one in
-      // between.
+      // Drop the replies now. Otherwise the task could take one of them before the next call
+      // begins.
       replies.dropBatches();
     }
     return decision;

@@ -40,8 +40,8 @@ public final class ExchangeException extends RuntimeException {
 
   /**
    * Return the pool's last message, with the class and the Python traceback of a user's exception.
-   * Empty if the pool died before it could send a message, if the failure is local, and after
-   * serialization.
+   * Empty if the pool died before it could send a message or this side caused the failure, and
+   * always after serialization.
    */
   public Optional<Error> details() {
     return Optional.ofNullable(details);

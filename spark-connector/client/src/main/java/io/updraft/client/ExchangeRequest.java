@@ -24,11 +24,12 @@ record ExchangeRequest(ByteString command, ByteString deferredPayload, byte[] sc
   /**
    * Return the encoded command of one call.
    *
-   * @param isHelper whether the call is only to help another exchange of its task
-   * @param isRefusable whether the pool should refuse the call instead of letting it wait
+   * @param isHelper whether the call belongs to a helper
+   * @param isRefusable whether the pool should refuse the call instead of queueing it
    */
   ByteString command(boolean isHelper, boolean isRefusable) {
-    // A parser merges encoded messages that follow each other.
+    // A protobuf parser merges concatenated messages, so appending an encoded message sets its
+    // fields.
     if (isHelper) {
       return command.concat(IS_HELPER);
     }

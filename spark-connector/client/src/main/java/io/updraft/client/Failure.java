@@ -18,8 +18,8 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
 /**
- * Reason why a call or a whole exchange ended: the table of errors in proto/README.md from the
- * client's side.
+ * Reason why a call or a whole exchange failed. Implements the client's side of the table of errors
+ * in proto/README.md.
  *
  * @param kind kind of error, which says who caused it
  * @param code name of the gRPC status code
@@ -44,8 +44,8 @@ record Failure(
       Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER);
 
   /**
-   * Texts by which gRPC for Java and gRPC for C report that a message is too large. The code that
-   * comes with them also stands for a full pool.
+   * Texts with which gRPC for Java and gRPC for C report that a message is too large. The gRPC code
+   * alone is not enough, because a full pool uses the same code.
    */
   private static final Pattern TOO_LARGE =
       Pattern.compile("message exceeds maximum size|message larger than max");
@@ -162,7 +162,7 @@ record Failure(
 
   /**
    * Return the exception that makes this side refuse to talk to the peer: a bad certificate, or
-   * bytes that are not TLS. A handshake that merely broke off does not count, because the pool may
+   * bytes that are not TLS. A handshake that was interrupted is not a refusal, because the pool may
    * have died during the handshake.
    */
   private static Optional<Throwable> refusedByTls(Throwable cause) {
@@ -218,7 +218,7 @@ record Failure(
         ErrorKind.ERROR_KIND_UNSPECIFIED, "CANCELLED", message, null, null, Origin.CLIENT);
   }
 
-  /** Return the failure for an exchange that, over all its calls, exceeded its deadline. */
+  /** Return the failure for an exchange whose calls together exceeded the deadline. */
   static Failure late(ClientOptions options) {
     Peer peer = options.peer();
     return deadline(
@@ -235,7 +235,7 @@ record Failure(
   }
 
   /**
-   * Return whether nothing listened at the endpoint, as happens while a peer restarts; false for a
+   * Return whether nothing listened at the endpoint, for example while a peer restarts. False for a
    * broken handshake.
    */
   boolean isRefusedConnection() {
@@ -249,8 +249,8 @@ record Failure(
 
   /**
    * Return whether a listener other than the peer may have caused the failure: another service,
-   * another port, or TLS on one side only. Of these failures, the expected peer is likely to cause
-   * only one: a broken connection.
+   * another port, or TLS on one side only. Among these failures, only a broken connection is likely
+   * to come from the expected peer.
    */
   boolean mayBeOfAnotherListener() {
     return switch (code) {
@@ -260,7 +260,10 @@ record Failure(
     };
   }
 
-  /** Return whether the peer was full. The call's status, which comes last, says when to retry. */
+  /**
+   * Return whether the failure means that the peer was full. The call's status, which follows,
+   * contains the time to retry.
+   */
   boolean isWithoutRoom() {
     return switch (kind) {
       case ERROR_KIND_POOL_FULL, ERROR_KIND_POOL_BUSY, ERROR_KIND_QUOTA -> true;

@@ -24,9 +24,9 @@ final class FileCore extends CallCore {
     OPENING,
     /** Requests for credit and batches may follow. */
     OPEN,
-    /** This side has asked the writer to finish the file; nothing follows. */
+    /** This side has asked the writer to finish the file and sends nothing more. */
     FINISHED,
-    /** This side has told the writer to abandon the file; nothing follows. */
+    /** This side has told the writer to abandon the file and sends nothing more. */
     ABORTED;
 
     /** Event that advances the stage: the message that was sent. */
@@ -88,8 +88,8 @@ final class FileCore extends CallCore {
   }
 
   /**
-   * Return whether one more batch of this size may wait here. An empty window takes a batch of any
-   * size.
+   * Return whether the window accepts one more batch of this size. An empty window accepts a batch
+   * of any size.
    *
    * @throws ExchangeException if the file has failed
    */
@@ -128,7 +128,7 @@ final class FileCore extends CallCore {
     return isReceived() ? receipt : null;
   }
 
-  /** Take a batch over. If the batch comes too late, close it and throw. */
+  /** Take a batch over. If the file accepts no more batches, close the batch and throw. */
   void admit(RequestBatch batch) {
     if (isSendingFinished() || phase() == Phase.CLOSED) {
       batch.close();
@@ -151,7 +151,7 @@ final class FileCore extends CallCore {
   /**
    * Return the next message; null if nothing may be sent now.
    *
-   * @param ready true if the transport takes a batch without queueing it
+   * @param ready true if the transport accepts a batch without queueing it
    */
   Step<WriteRequestMetadata> nextToSend(boolean ready) {
     if (!isRunning() || stage != Stage.OPEN) {
@@ -180,8 +180,8 @@ final class FileCore extends CallCore {
   }
 
   /**
-   * Abandon the file. Return the message that tells the writer, or null if it is too late for a
-   * message.
+   * Abandon the file. Return the message that reports this to the writer; null if no message may be
+   * sent any more.
    */
   Step<WriteRequestMetadata> abort(String reason) {
     if (stage != Stage.OPEN) {
@@ -272,7 +272,7 @@ final class FileCore extends CallCore {
     storedBytes += bytes;
   }
 
-  /** Fail the file if a call breaks before every part is stored. */
+  /** Fail the file if its call breaks before every part is stored. */
   @Override
   void onBroken(Call from, Failure broken) {
     if (from == call()) {
@@ -286,8 +286,8 @@ final class FileCore extends CallCore {
   @Override
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
     if (recovery == null) {
-      // The first batch may come long after the file was opened. So the time limit on waiting for a
-      // full writer starts only now.
+      // The time limit for a full writer starts here, because the task may send its first batch
+      // long after it opened the file.
       recovery =
           new Recovery(
               options(),

@@ -19,17 +19,18 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * File written by a remote writer: batches go out as the writer gives credit, and a receipt comes
  * back. Used by one task thread; only {@link #cancel} may be called from any thread.
  *
- * <p>The task's thread hands batches over and waits. gRPC's event loop sends them when credit
- * comes, even while the task's thread is busy elsewhere. {@link FileCore} makes the decisions.
+ * <p>The task's thread adds batches to the window and waits. gRPC's event loop sends the batches
+ * when credit arrives, even while the task's thread is busy elsewhere. {@link FileCore} makes the
+ * decisions.
  */
 public final class FileExchange extends CallShell<FileCore> {
   /**
-   * Messages (credit, parts, the receipt) that the writer may send before this side has handled the
-   * first.
+   * Number of messages (credit, parts, the receipt) that the writer may send ahead of this side's
+   * handling.
    */
   private static final int REPLIES_AHEAD = 4;
 
-  /** Time that an abort waits for the writer to end the call. */
+  /** Longest time that an abort waits for the writer to end the call. */
   private static final long ABORT_MILLISECONDS = 5_000;
 
   private final Pace pace;
@@ -56,7 +57,7 @@ public final class FileExchange extends CallShell<FileCore> {
   }
 
   /**
-   * Open a file and return at once; the first failure surfaces in {@link #send} or {@link #finish}.
+   * Open a file and return at once. {@link #send} or {@link #finish} throws the first failure.
    *
    * @param allocator holds returned bytes; batches must come from its root
    * @param sink receives the bytes of a returned file; unused with direct delivery
@@ -73,8 +74,9 @@ public final class FileExchange extends CallShell<FileCore> {
   }
 
   /**
-   * Send a batch and take it over: the batch is closed, even if this method throws. Wait while the
-   * window has no room for the batch. At a synchronous pace, wait until the batch is stored.
+   * Send a batch and take it over: the exchange closes the batch, even if this method throws. Wait
+   * while the window has no room for the batch. At a synchronous pace, wait until the batch is
+   * stored.
    *
    * @throws ExchangeException if the file has failed, or the batch is larger than {@link
    *     ClientOptions#maxBatchBytes}
@@ -170,8 +172,8 @@ public final class FileExchange extends CallShell<FileCore> {
   }
 
   /**
-   * End the file without a receipt. A waiting task thread wakes with the reason and can then {@link
-   * #abort} or {@link #close} the file. Idempotent.
+   * End the file without a receipt. If the task's thread is waiting, it fails with this reason and
+   * can then {@link #abort} or {@link #close} the file. Idempotent.
    */
   public void cancel(String reason) {
     locked(() -> core.fail(Failure.cancelled(reason)));
@@ -208,7 +210,7 @@ public final class FileExchange extends CallShell<FileCore> {
           parts.add(body);
         }
         advance();
-        // The writer may send the next part only once this part is stored.
+        // After a part, the writer may send its next message only when the part is stored.
         return !part;
       } finally {
         lock.unlock();

@@ -18,18 +18,21 @@ import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.OutOfMemoryException;
 
 /**
- * DoExchange call: its connection, its headers, and the gate that stops reading. Subclasses
- * interpret the messages. The hooks run on gRPC's event loop.
+ * DoExchange call, with its connection, its headers, and the gate that stops reading. Subclasses
+ * interpret the messages. The {@code on...} methods run on gRPC's event loop.
  */
 abstract class FlightCall implements CallCore.Call {
-  /** Interval of the check for silence. Services end calls that are silent for too long. */
+  /**
+   * Interval of the check whether this side was silent. Services end calls that are silent for too
+   * long.
+   */
   private static final long LOOK_SECONDS = 1;
 
   /** Stage of a call. {@link FlightCall#connected()} says whether the call has reached the wire. */
   private enum Stage {
     /** Nothing is sent yet. */
     PREPARED,
-    /** gRPC has the call, and the call's first message is on its way. */
+    /** The call was passed to gRPC with its first message. */
     STARTED,
     /** Messages may follow. */
     OPEN,
@@ -77,7 +80,7 @@ abstract class FlightCall implements CallCore.Call {
   private final ClientCall<OutgoingMessage, InputStream> call;
   private final ReadGate gate = new ReadGate();
 
-  /** Held while sending: gRPC takes messages from one thread at a time. */
+  /** Held while sending, because gRPC accepts messages from one thread at a time. */
   private final ReentrantLock sending = new ReentrantLock();
 
   private final AtomicReference<Stage> stage = new AtomicReference<>(Stage.PREPARED);
@@ -121,8 +124,8 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   /**
-   * Handle a call that has reached the wire for the first time, or that takes messages again after
-   * its queue was full.
+   * Handle readiness: the call has reached the wire for the first time, or its send queue has room
+   * again.
    */
   abstract void onReady(boolean first);
 
@@ -133,10 +136,10 @@ abstract class FlightCall implements CallCore.Call {
    */
   abstract boolean onMessage(IncomingMessage message) throws MalformedReplyException;
 
-  /** Handle a call that became unusable; called at most once, and no message follows. */
+  /** Handle a call that became unusable. Called at most once; no message follows. */
   abstract void onBroken(Failure failure);
 
-  /** Handle the end of the call; nothing follows. */
+  /** Handle the end of the call. No other event follows. */
   abstract void onClosed(Status status, Metadata trailers);
 
   @Override
@@ -146,8 +149,8 @@ abstract class FlightCall implements CallCore.Call {
 
   @Override
   public final boolean connected() {
-    // gRPC does not call onReady while the call's queue is full, for example while the call waits
-    // for a worker.
+    // gRPC does not call onReady while the call's send queue is full, for example while the call
+    // waits for a worker.
     if (!connected && connection.channel().getState(false) == ConnectivityState.READY) {
       reached();
     }
@@ -234,10 +237,10 @@ abstract class FlightCall implements CallCore.Call {
     }
   }
 
-  /** Release what the call holds. No message is being read now or will be read later. */
+  /** Release what the call holds. No message is being read, and none will be read later. */
   void onReleased() {}
 
-  /** Return the message that shows that this side is alive. */
+  /** Return the message to send as a keepalive. */
   abstract MessageLite keepAlive();
 
   /**
@@ -254,9 +257,9 @@ abstract class FlightCall implements CallCore.Call {
         send(OutgoingMessage.of(keepAlive()));
       }
     } catch (RuntimeException | Error e) {
-      // The call is broken and reports that to the waiting task. Keep the exception from the event
-      // loop, which also serves other calls. Catch Error too: Netty throws an Error if it lacks
-      // memory for a message.
+      // The broken call reports its failure to the waiting task. The exception must not reach the
+      // event loop, which also serves other calls. Catch Error too, because Netty throws an Error
+      // if it cannot allocate memory for a message.
       keepAlives.cancel(false);
     } finally {
       sending.unlock();
@@ -274,15 +277,15 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   /**
-   * Return whether the transport takes another message without queueing it. If not, {@link
-   * #onReady} signals when it does again.
+   * Return whether the transport accepts another message without queueing it. If not, {@link
+   * #onReady} is called when it accepts messages again.
    */
   final boolean isReady() {
     // gRPC's isReady must not be called before the call is started.
     return stage.get() == Stage.OPEN && call.isReady();
   }
 
-  /** Let the peer send more messages; callable from any thread. */
+  /** Allow the peer to send more messages; callable from any thread. */
   @Override
   public final void request(int messages) {
     call.request(messages);
@@ -301,8 +304,8 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   /**
-   * Return why this call leaves its pod. For a file, the reason lets all later calls of the task go
-   * to another pod. That is safe, because files of one task do not wait for each other.
+   * Return why this call leaves its pod. The reason for files allows all later calls of the task to
+   * use another pod. This is safe, because files of one task do not wait for each other.
    */
   Replicas.Departure departure() {
     return Replicas.Departure.UNAVAILABLE;
@@ -312,8 +315,8 @@ abstract class FlightCall implements CallCore.Call {
   final void leave(String reason) {
     connection.recordDeparture(departure());
     if (stage.get() == Stage.CLOSED) {
-      // gRPC does not reset a stream that is already half-closed. Without this cancel, it would
-      // hold messages that the peer will never read for as long as the connection lasts.
+      // gRPC does not reset a stream that is already half-closed. Without this cancel, gRPC would
+      // keep messages that the peer will never read until the connection closes.
       call.cancel(reason, null);
     }
     close(reason);

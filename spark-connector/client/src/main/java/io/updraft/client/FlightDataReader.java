@@ -12,7 +12,7 @@ import org.apache.arrow.memory.BufferAllocator;
 
 /**
  * Reader of one FlightData. It copies the body once, from the transport's buffers into one Arrow
- * buffer. It rejects any length that exceeds the bytes available.
+ * buffer. It rejects a field whose length exceeds the available bytes.
  */
 final class FlightDataReader {
   private static final byte[] NOTHING = {};

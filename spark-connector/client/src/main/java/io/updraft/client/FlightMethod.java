@@ -13,7 +13,7 @@ import java.util.function.Function;
 
 /**
  * gRPC methods of Flight and of the health service, without Flight's generated classes. Requests
- * write their own bytes, and replies are passed on as the streams in which they arrived.
+ * encode themselves, and callers receive replies as unparsed streams.
  */
 final class FlightMethod {
   /** DoExchange; {@link FlightDataReader} reads its replies. */
@@ -24,8 +24,8 @@ final class FlightMethod {
       method(MethodDescriptor.MethodType.SERVER_STREAMING, "DoAction", FlightAction::encoded);
 
   /**
-   * Health check. Every listener has it, even a listener without Flight. The request is an encoded
-   * message.
+   * Health check. Every listener offers it, even a listener without Flight. The request is an
+   * encoded message.
    */
   static final MethodDescriptor<byte[], InputStream> HEALTH_CHECK =
       named(
@@ -68,8 +68,8 @@ final class FlightMethod {
   }
 
   /**
-   * Stream that encodes the message only when gRPC asks for the bytes. So a message that is never
-   * sent holds no memory.
+   * Stream that encodes the message when gRPC asks for the bytes, so that a message that is never
+   * sent allocates no memory.
    */
   private static final class MessageStream extends InputStream implements Drainable {
     private final OutgoingMessage message;

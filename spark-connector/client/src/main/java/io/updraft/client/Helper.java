@@ -9,17 +9,17 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
 /**
  * Exchange that helps the main exchange of its task for one shift, a limited time in which it takes
- * batches. A timer ends the shift, so that the worker comes free even if the task's thread is busy
- * or waits for something else. The lock of {@link #exchange} guards the stage.
+ * batches. A timer ends the shift, so that the worker becomes free even if the task's thread is
+ * busy or waits for something else. The lock of {@link #exchange} guards the stage.
  */
 final class Helper {
   /**
-   * Length of a shift, and limit on the time until the pool assigns a worker. Exchanges in the
-   * pool's queue get the helper's worker after about this time.
+   * Length of a shift, and limit on the time until the pool assigns a worker. An exchange in the
+   * pool's queue waits about this long for the helper's worker.
    */
   static final long SHIFT_MILLISECONDS = 1_000;
 
-  /** Kinds of errors that mean that the pool has no worker for a helper now. */
+  /** Kinds of errors that mean that the pool currently has no worker for a helper. */
   private static final Set<ErrorKind> BUSY =
       Set.of(
           ErrorKind.ERROR_KIND_POOL_BUSY,
@@ -31,9 +31,9 @@ final class Helper {
   enum Stage {
     /** The task does not know yet whether the pool has a worker. */
     ASKED,
-    /** The helper takes batches. */
+    /** The helper accepts batches. */
     WORKING,
-    /** The helper takes no more batches; replies may be on their way. */
+    /** The helper accepts no more batches; replies may still arrive. */
     LEAVING
   }
 
@@ -60,8 +60,9 @@ final class Helper {
   }
 
   /**
-   * End the shift, or the wait for a worker. If the first reply took several shifts, because the
-   * worker had to load the function, the helper stays for as many more.
+   * End the shift, or the wait for a worker. If the worker needed several shifts for the first
+   * reply, because it had to load the function, the helper stays for the same number of additional
+   * shifts.
    */
   private void endShift() {
     try {
@@ -83,7 +84,7 @@ final class Helper {
     }
   }
 
-  /** Take no more batches. */
+  /** Stop accepting batches. */
   void leave() {
     exchange.locked(
         () -> {
@@ -101,7 +102,7 @@ final class Helper {
     return exchange.read(exchange.core::hasAnswered);
   }
 
-  /** Return whether the helper was given a batch. */
+  /** Return whether the helper has sent a batch. */
   boolean hasWorked() {
     return exchange.read(() -> sent > 0);
   }
@@ -117,8 +118,8 @@ final class Helper {
   }
 
   /**
-   * Return whether the task has lost nothing by the helper's failure: it has every reply, and the
-   * function has not raised an error after it took a batch.
+   * Return whether the task can ignore the helper's failure: the task has taken every reply, and
+   * the failure is not an error that the function raised after it received a batch.
    */
   boolean isHarmless(ExchangeException failure) {
     return unanswered == 0 && (!hasWorked() || failure.kind() != ErrorKind.ERROR_KIND_USER);
@@ -130,10 +131,10 @@ final class Helper {
   }
 
   /**
-   * Return whether the helper takes a batch now. Before its first reply, a helper takes one batch:
-   * its worker may have to load the function, and the task, which returns results in order, waits
-   * for that batch. A helper never holds more batches than the pool may answer before the task
-   * takes a reply, so it can always leave.
+   * Return whether the helper accepts a batch now. Before its first reply, a helper accepts a
+   * single batch: the helper's worker may have to load the function, and the task, which returns
+   * results in order, waits for that batch. The pool may answer all batches that a helper holds
+   * before the task takes a reply, so the helper can always finish.
    */
   boolean takesBatch() {
     return exchange.read(this::hasRoom);
@@ -151,7 +152,7 @@ final class Helper {
         && core.hasRoom();
   }
 
-  /** Send a batch and take it over. Return false if the helper takes no more batches. */
+  /** Send a batch and take it over. Return false if the helper does not accept the batch. */
   boolean send(ArrowRecordBatch batch, int rows, BatchGroups groups) {
     exchange.lock.lock();
     try {
@@ -167,7 +168,7 @@ final class Helper {
     }
   }
 
-  /** Cancel whatever has not finished and release everything. */
+  /** Cancel the exchange if it has not finished, and release everything. */
   void close() {
     if (shift != null) {
       shift.cancel(false);

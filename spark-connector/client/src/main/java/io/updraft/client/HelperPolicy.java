@@ -4,22 +4,25 @@ package io.updraft.client;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Policy for the helpers of one task: when to ask the pool for one more. A task asks while it
- * spends at least half of its time waiting for its function. Before it asks, its waits must add up
- * to the time of its own first reply, because the helper's worker may have to load the function
- * too. A helper that follows one whose shift has ended needs no such wait. The callers read the
- * clock. Not thread-safe.
+ * Policy that decides when a task asks the pool for another helper. The task asks if two conditions
+ * hold: it spends at least half of its time waiting for its function, and these waits add up to the
+ * time that its own first reply took. The second condition exists because the helper's worker may
+ * have to load the function too. It does not apply if the new helper replaces a helper whose shift
+ * has ended. Callers pass in the time. Not thread-safe.
  */
 final class HelperPolicy {
-  /** Shorter waits do not pay for opening an exchange. */
+  /** Least total wait that justifies opening an exchange. */
   private static final long LEAST_WAIT_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
 
-  /** Shortest time after which the policy forgets half of what it measured. */
+  /** Shortest time after which the policy discards half of the measured time and waits. */
   private static final long MEMORY_NANOS = TimeUnit.SECONDS.toNanos(2);
 
   private static final long FIRST_PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
-  /** Longest pause after a refusal. A worker that comes free meanwhile stays idle for that long. */
+  /**
+   * Longest pause after a refusal. A worker that becomes free during the pause may stay idle until
+   * its end.
+   */
   private static final long LONGEST_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(4);
 
   private final int mostHelpers;
@@ -32,7 +35,10 @@ final class HelperPolicy {
   private long againNanos;
   private long pauseNanos = FIRST_PAUSE_NANOS;
 
-  /** Number of ended shifts that no helper has followed yet. Their workers know the function. */
+  /**
+   * Number of helpers whose shifts ended and that were not replaced yet. Their workers have loaded
+   * the function.
+   */
   private int endedShifts;
 
   private boolean stopped;
@@ -54,7 +60,7 @@ final class HelperPolicy {
     }
   }
 
-  /** Record that the task has waited for the pool. */
+  /** Record that the task has waited this long for the pool. */
   void waited(long nanos) {
     waitedNanos += nanos;
   }
@@ -73,7 +79,7 @@ final class HelperPolicy {
     return isWorth;
   }
 
-  /** Record that a helper was asked for. */
+  /** Record that the task has asked for a helper. */
   void asked(long nowNanos) {
     endedShifts = Math.max(0, endedShifts - 1);
     measureFrom(nowNanos);
@@ -85,13 +91,13 @@ final class HelperPolicy {
     pauseNanos = FIRST_PAUSE_NANOS;
   }
 
-  /** Record that the pool had no worker for a helper: ask again after a pause. */
+  /** Record that the pool had no worker for a helper. The task asks again after a pause. */
   void busy(long nowNanos) {
     againNanos = nowNanos + pauseNanos;
     pauseNanos = Math.min(LONGEST_PAUSE_NANOS, 2 * pauseNanos);
   }
 
-  /** Ask for no more helpers. */
+  /** Never ask for a helper again. */
   void stop() {
     stopped = true;
   }

@@ -3,7 +3,7 @@ package io.updraft.client;
 
 import io.updraft.proto.v1.Report;
 
-/** Sums over the helpers of a task that were removed. */
+/** Sums over the removed helpers of a task. */
 final class HelperTotals {
   private final Report.Builder reports = Report.newBuilder();
   private long helpers;

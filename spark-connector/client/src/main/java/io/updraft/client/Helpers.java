@@ -10,8 +10,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Helpers of one task: opens them as {@link HelperPolicy} says, and removes them when they have
- * ended or failed. Used by the task's thread; only {@link #cancel} may be called from any thread.
+ * Helpers of one task. Opens helpers when {@link HelperPolicy} allows it, and removes helpers that
+ * have ended or failed. Used by the task's thread; only {@link #cancel} may be called from any
+ * thread.
  */
 final class Helpers implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(Helpers.class);
@@ -30,8 +31,9 @@ final class Helpers implements AutoCloseable {
   /**
    * Create an empty set of helpers.
    *
-   * @param main the exchange that they help
-   * @param listener called after each message to an exchange, once the task has had a helper
+   * @param main the exchange that the helpers support
+   * @param listener called after each message that an exchange receives; for the main exchange,
+   *     from the first helper on
    */
   Helpers(Exchange main, Consumer<Exchange> listener) {
     this.main = main;
@@ -65,7 +67,7 @@ final class Helpers implements AutoCloseable {
     return null;
   }
 
-  /** Return how many helpers have taken a batch, including those that have ended. */
+  /** Return how many helpers have taken a batch, including ended helpers. */
   long count() {
     return totals.helpers() + all.stream().filter(Helper::hasWorked).count();
   }
@@ -80,7 +82,7 @@ final class Helpers implements AutoCloseable {
     return logs.poll();
   }
 
-  /** Let the helpers take no more batches. */
+  /** Stop all helpers from accepting batches. */
   void leave() {
     for (Helper helper : all) {
       if (helper.stage() == Helper.Stage.ASKED) {
@@ -109,8 +111,8 @@ final class Helpers implements AutoCloseable {
     if (!all.isEmpty()) {
       main.recoverIfDue();
     }
-    // Open one helper at a time: its worker may have to load the function, and the task waits for
-    // its first reply.
+    // Open one helper at a time: a new helper's worker may have to load the function, and the task
+    // waits for the helper's first reply.
     if (mayOpen && allAnswer && policy.isDue(all.size(), nowNanos)) {
       policy.asked(nowNanos);
       open(new Helper(main.newHelper()), nowNanos);
@@ -128,8 +130,8 @@ final class Helpers implements AutoCloseable {
   }
 
   private void open(Helper helper, long nowNanos) {
-    // Add the helper before it opens, so that a kill reaches it: opening may wait until the pool
-    // asks for the function.
+    // Add the helper before opening it, so that {@link #cancel} also cancels this helper. Opening
+    // may block until the pool asks for the function.
     all.add(helper);
     main.listener = () -> listener.accept(main);
     helper.exchange.listener = () -> listener.accept(helper.exchange);
@@ -142,13 +144,14 @@ final class Helpers implements AutoCloseable {
     } catch (ExchangeException e) {
       failed(helper, e, nowNanos);
     } catch (IllegalArgumentException e) {
-      // The token or certificate files cannot be read now. The main exchange does not need them.
+      // The token or certificate files cannot be read now. The main exchange is already open and
+      // does not need them.
       policy.busy(nowNanos);
       remove(helper);
     }
   }
 
-  /** Take what a helper sends after its last batch. */
+  /** Take the log lines and the end that a helper sends after its last batch. */
   private void collect(Helper helper) {
     try {
       for (Reply reply = helper.exchange.poll(); reply != null; reply = helper.exchange.poll()) {
@@ -164,7 +167,7 @@ final class Helpers implements AutoCloseable {
     }
   }
 
-  /** Remove a helper that has failed; rethrow the failure if the task has lost anything by it. */
+  /** Remove a helper that has failed. Rethrow the failure unless it is harmless for the task. */
   void forgive(Helper helper, ExchangeException failure) {
     if (helper == null || !helper.isHarmless(failure)) {
       throw failure;
@@ -185,7 +188,7 @@ final class Helpers implements AutoCloseable {
     helper.close();
   }
 
-  /** End all helpers, present and future; callable from any thread. */
+  /** Cancel all present and future helpers; callable from any thread. */
   void cancel(String reason) {
     cancelled = reason;
     all.forEach(helper -> helper.exchange.cancel(reason));

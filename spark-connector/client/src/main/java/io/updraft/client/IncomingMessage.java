@@ -16,7 +16,7 @@ record IncomingMessage(byte[] header, byte[] appMetadata, ArrowBuf body, int siz
     implements AutoCloseable {
   private static final ArrowBuf EMPTY = new ArrowBuf(ReferenceManager.NO_OP, null, 0, 0);
 
-  /** Return the body of a batch. On the wire, a batch without rows may lack a body. */
+  /** Return the body of a batch; empty if the message has no body, as for a batch without rows. */
   ArrowBuf batchBody() {
     return body == null ? EMPTY : body;
   }

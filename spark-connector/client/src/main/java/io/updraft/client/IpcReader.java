@@ -50,8 +50,8 @@ final class IpcReader {
   }
 
   /**
-   * Slice the body into the batch's buffers. Arrow's reader releases the extra reference only on
-   * success, so release it here on failure.
+   * Slice the body into the batch's buffers. Arrow's reader releases the reference taken here only
+   * if it succeeds, so this method releases it after a failure.
    */
   private static ArrowRecordBatch slices(RecordBatch batch, ArrowBuf body) throws IOException {
     body.getReferenceManager().retain();

@@ -14,8 +14,8 @@ public final class Listener {
   private Listener() {}
 
   /**
-   * Describe what listens at the endpoint, if it is certainly not what the endpoint's setting
-   * expects; empty otherwise. Takes a few seconds at most.
+   * Describe what listens at the endpoint, if that is certainly not the expected peer; otherwise
+   * empty. Takes a few seconds at most.
    *
    * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    * @throws InterruptedException if the thread was interrupted
@@ -39,8 +39,8 @@ public final class Listener {
   }
 
   /**
-   * Explain why TLS calls have broken off, if the reason is that the peer asks for a client
-   * certificate; empty if the peer does not ask for one.
+   * Explain that TLS calls break off because the peer asks for a client certificate; empty if the
+   * peer does not ask.
    */
   static Optional<String> wantsCertificate(ClientOptions options) {
     Endpoint endpoint = options.endpoint();

@@ -39,7 +39,7 @@ record OutgoingMessage(
         commandDescriptor(command), schemaHeader, NOTHING, NOTHING, null, null);
   }
 
-  /** Return the message for a core's step. */
+  /** Return the message for a step of a core. */
   static OutgoingMessage of(CallCore.Step<?> step, WireAllocator allocator) {
     BatchSlicer.Slice slice = step.slice();
     byte[] header = slice == null ? NOTHING : slice.header();

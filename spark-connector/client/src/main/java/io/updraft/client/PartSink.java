@@ -8,8 +8,8 @@ import java.nio.ByteBuffer;
 @FunctionalInterface
 public interface PartSink {
   /**
-   * Append bytes. Do not use the buffer afterwards: it then belongs to the caller again. Called by
-   * one thread at a time.
+   * Append bytes. Called by one thread at a time. The caller reuses the buffer after this call, so
+   * the sink must not keep it.
    *
    * @throws IOException if the bytes cannot be stored; the file then fails with {@code
    *     ERROR_KIND_SINK}

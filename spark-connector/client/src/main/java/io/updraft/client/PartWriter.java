@@ -12,9 +12,9 @@ import org.apache.arrow.memory.ArrowBuf;
 
 /**
  * Queue that passes the parts of one returned file from gRPC's event loop to the file's {@link
- * PartSink}, in order, on a thread that may block. The task's own thread cannot do this, because it
- * may be busy for long and the writer does not wait for it. The number of messages requested from
- * gRPC bounds the queue.
+ * PartSink}, in order, on a thread that may block. The task's own thread cannot store parts,
+ * because it may be busy for a long time and the writer does not wait for it. The number of
+ * messages requested from gRPC bounds the queue.
  */
 final class PartWriter implements AutoCloseable {
   /** Listener for each part, called on the thread that stores it. */
@@ -22,7 +22,7 @@ final class PartWriter implements AutoCloseable {
     /** Handle a stored part. */
     void onStored(int bytes);
 
-    /** Handle a failure of the sink; nothing more is stored. */
+    /** Handle a failure of the sink. No more parts are stored. */
     void onFailed(Throwable failure);
   }
 
@@ -68,7 +68,7 @@ final class PartWriter implements AutoCloseable {
       sink.append(part.nioBuffer(part.readerIndex(), bytes));
       owner.onStored(bytes);
     } catch (IOException | RuntimeException | Error e) {
-      // Catch errors too, because the task waits for its parts without a time limit.
+      // Catch Error too: without this report, the task would wait for its parts forever.
       drop();
       owner.onFailed(e);
     }

@@ -19,7 +19,7 @@ final class PartedBody implements AutoCloseable {
     this.limitBytes = limitBytes;
   }
 
-  /** Return whether a part has arrived, but not the last part. */
+  /** Return whether at least one part has arrived and the last part has not. */
   boolean isOpen() {
     return body != null;
   }

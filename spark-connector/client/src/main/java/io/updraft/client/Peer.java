@@ -2,8 +2,8 @@
 package io.updraft.client;
 
 /**
- * Kind of service that a call goes to, with the service's name in errors and the Spark settings
- * that such errors mention.
+ * Kind of service that a call goes to, with the service's name and Spark settings for error
+ * messages.
  */
 public enum Peer {
   /** Service that runs functions. */
@@ -44,8 +44,8 @@ public enum Peer {
   }
 
   /**
-   * Return a setting in brackets for the end of an error. The text is empty for a writer, because
-   * no setting limits the time of a file.
+   * Return a setting in brackets, to append to an error; empty for a writer, because no setting
+   * limits the time of a file.
    */
   String note(Setting setting) {
     return this == POOL ? " (" + setting(setting) + ")" : "";

@@ -16,10 +16,10 @@ import java.util.Optional;
 import java.util.stream.Stream;
 
 /**
- * Check that a pool accepts this client at all, made before there are tasks. It covers the client's
+ * Check that a pool accepts this client, made before tasks start. It covers the client's
  * certificate and token, the versions that both sides must share, and the key that signs the
- * client's functions. If several pods share one name, the check asks only one of them, because they
- * are replicas with the same settings.
+ * client's functions. If several pods share one name, the check asks only one pod, because all of
+ * these pods are replicas with the same settings.
  */
 public final class PoolCheck {
   private static final int BODY_FIELD_TAG = 1 << 3 | 2;
@@ -59,10 +59,10 @@ public final class PoolCheck {
    * @param refusal reason why the pool accepts no call of this client
    * @param silence message for the user if no connection was made or no answer came in time;
    *     otherwise empty
-   * @param status status of the pool. Empty if unknown: the pool may be restarting or full, which
-   *     the tasks will find out
+   * @param status status of the pool. Empty if unknown, for example because the pool is restarting
+   *     or full; tasks then handle that
    * @param caller the pool's view of this client, as the JSON object of {@code updraft.whoami}
-   * @param signature reason why the pool runs nothing signed by the client's key
+   * @param signature reason why the pool runs no function signed by the client's key
    */
   public record Answer(
       Optional<Refusal> refusal,
@@ -119,8 +119,8 @@ public final class PoolCheck {
     try {
       ActionCall.Outcome outcome = run(connection, options, Peer.POOL.statusAction());
       if (isCutOff(outcome, options)) {
-        // The pool may just have ended, so blame the certificate only if the pool hangs up a second
-        // time.
+        // The pool may have ended at this moment, so blame the certificate only if the pool closes
+        // a second connection too.
         Optional<String> wanted = Listener.wantsCertificate(options);
         outcome = run(connection, options, Peer.POOL.statusAction());
         if (wanted.isPresent() && isCutOff(outcome, options)) {
@@ -132,7 +132,7 @@ public final class PoolCheck {
       }
       Optional<PoolStatus> status = body(outcome).flatMap(PoolCheck::status);
       if (status.isEmpty()) {
-        // Tasks will report the error of the service that listens there.
+        // Another service listens there. The tasks report its error.
         return Answer.UNKNOWN;
       }
       Optional<String> caller =
@@ -160,8 +160,8 @@ public final class PoolCheck {
   }
 
   /**
-   * Return whether a TLS connection was made and then broke off. This happens if certificates do
-   * not match.
+   * Return whether a TLS connection was made and then broke off, as happens if the pool rejects the
+   * client's certificate.
    */
   private static boolean isCutOff(ActionCall.Outcome outcome, ClientOptions options) {
     Status status = outcome.status();
@@ -172,8 +172,8 @@ public final class PoolCheck {
   }
 
   /**
-   * Return why the pool refuses the key; empty if it accepts the key. A pool that does not check
-   * signatures lacks this action and accepts every key.
+   * Return why the pool refuses the key; empty if the pool accepts it. A pool that does not check
+   * signatures does not have this action and accepts every key.
    */
   private static Optional<Refusal> refusedSignature(Status status) {
     return status.getCode() == Status.Code.PERMISSION_DENIED
@@ -229,8 +229,8 @@ public final class PoolCheck {
   }
 
   /**
-   * Return a message if the peer did not answer in time; otherwise empty. Netty's own timeout for a
-   * TLS handshake counts too, because it may fire before the timeout of this check.
+   * Return a message if the peer did not answer in time; otherwise empty. This includes Netty's
+   * timeout of a TLS handshake, which may fire before the timeout of this check.
    */
   private static Optional<String> silenceOf(Status status, ClientOptions options) {
     String told = "the service at %s did not answer".formatted(options.endpoint());

@@ -41,7 +41,9 @@ enum PortProtocol {
   private static final int SETTINGS = 4;
   private static final int LONGEST_MILLISECONDS = 2000;
 
-  /** Probe a port. The wait for each answer is limited by the timeout, and by 2 s. */
+  /**
+   * Probe a port. Wait for each answer at most as long as the timeout, and never longer than 2 s.
+   */
   static PortProtocol of(InetSocketAddress address, Duration timeout) {
     int milliseconds = (int) Math.min(LONGEST_MILLISECONDS, Math.max(1, timeout.toMillis()));
     byte[] answer = answerOf(address, milliseconds);
@@ -55,7 +57,7 @@ enum PortProtocol {
     if (text.startsWith("HTTP/") || text.startsWith("<")) {
       return HTTP1;
     }
-    // A listener that expects TLS answers these bytes with an alert, or hangs up.
+    // A listener that expects TLS answers these bytes with an alert or closes the connection.
     return ofHandshake(address, milliseconds);
   }
 
@@ -94,8 +96,8 @@ enum PortProtocol {
         secure.startHandshake();
       }
     } catch (IOException | GeneralSecurityException e) {
-      // The other side may show its certificate and then fail the handshake because it requires a
-      // certificate of the client.
+      // The handshake may fail after the server has sent its certificate, because the server
+      // requires a client certificate.
       return seen(server, client);
     }
     return seen(server, client);
@@ -145,8 +147,8 @@ enum PortProtocol {
   }
 
   /**
-   * Trust manager that accepts any certificate and records that it saw one. Accepting is safe,
-   * because this probe sends no data.
+   * Trust manager that accepts any certificate and records that the server sent one. Accepting is
+   * safe, because this probe sends no data.
    */
   private static final class Witness extends X509ExtendedTrustManager {
     private boolean hasSeen;

@@ -4,13 +4,13 @@ package io.updraft.client;
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 /**
- * Gate that keeps the event loop from allocating memory for a task that has ended. Once {@link
- * #close} returns, no reply is being read or will be read later.
+ * Gate that prevents the event loop from allocating memory for a task that has ended. After {@link
+ * #close} has returned, no reply is being read, and none will be read later.
  */
 final class ReadGate {
   /**
-   * Limit on the wait for a read. A read only copies one message, so a wait reaches the limit only
-   * if there is a bug.
+   * Limit on the wait for a read. A read only copies one message, so only a bug can make the wait
+   * this long.
    */
   private static final long LONGEST_READ_MILLISECONDS = 30_000;
 
@@ -36,7 +36,7 @@ final class ReadGate {
     shut = true;
   }
 
-  /** Forbid further reads and wait until the current one has ended. */
+  /** Forbid further reads and wait until the current read has ended. */
   synchronized void close() {
     shut = true;
     BoundedWait.await(

@@ -11,13 +11,13 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Policy for calls that end early: ask the pool again, move the unanswered batches to another
- * worker, or give up. The callers read the clock and do the waiting.
+ * worker, or give up. Callers pass in the time and do the waiting.
  */
 final class Recovery {
 
   /**
-   * Knowledge about an endpoint that is unreachable now. It decides whether waiting for the
-   * endpoint makes sense.
+   * What this JVM knows about an endpoint that is unreachable now. {@link Recovery} waits longer
+   * for an endpoint that is probably restarting.
    */
   enum Reachability {
     /**
@@ -37,7 +37,8 @@ final class Recovery {
 
   /**
    * Number of busy pods that an exchange leaves before it waits in a queue. A smaller number makes
-   * waits longer (docs/scale.md). A larger number makes more useless calls while all pods are busy.
+   * waits longer (docs/scale.md). A larger number causes more useless calls while all pods are
+   * busy.
    */
   private static final int MOST_BUSY_PODS = 2;
 
@@ -46,10 +47,13 @@ final class Recovery {
 
   private static final Logger log = LoggerFactory.getLogger(Recovery.class);
 
-  /** Marks that nothing is to blame: the worker may never have begun. */
+  /** Nothing is to blame: the worker may not have started the function. */
   private static final long NOTHING = 0;
 
-  /** Marks the setup before the first batch as the cause: import, unpickle, initialize. */
+  /**
+   * The setup before the first batch is to blame: importing, unpickling or initializing the
+   * function.
+   */
   private static final long THE_SETUP = -1;
 
   /** Decision about the next step. */
@@ -104,12 +108,15 @@ final class Recovery {
     return replays;
   }
 
-  /** Return whether to ask another pod if the next one is busy, instead of waiting there. */
+  /**
+   * Return whether the next call should move on if its pod is busy, instead of waiting in the pod's
+   * queue.
+   */
   boolean mayTryElsewhere() {
     return busyPods < MOST_BUSY_PODS;
   }
 
-  /** Record that a batch was answered: the pool works, and the suspected batch was harmless. */
+  /** Record that a batch was answered. The pool works, so no batch is suspected any longer. */
   void progressed() {
     replaysInARow = 0;
     suspect = NOTHING;
@@ -158,7 +165,7 @@ final class Recovery {
   private Decision acquireAgain(
       Failure failure, Reachability reach, OptionalLong hint, long nowNanos) {
     if (failure.kind() == ErrorKind.ERROR_KIND_POOL_BUSY && mayTryElsewhere()) {
-      // Take nothing from the budget for retries: an exchange comes here at most twice.
+      // Take nothing from the retry budget, because an exchange does this at most twice.
       busyPods++;
       return new Decision.Again(Duration.ZERO);
     }
@@ -190,8 +197,8 @@ final class Recovery {
   }
 
   /**
-   * Return how long to keep trying. A restarting peer is worth waiting for; a misspelled endpoint
-   * is not.
+   * Return how long to keep trying: longer if the peer is probably restarting than if the endpoint
+   * may be misspelled.
    */
   private Duration acquireLimit(Failure failure, Reachability reach) {
     if (failure.origin() != Failure.Origin.CONNECTION) {
@@ -283,9 +290,9 @@ final class Recovery {
   }
 
   /**
-   * Return what to blame for a lost worker. A connection may break because the worker took its pod
-   * down, for example by using all memory. Only a batch that had begun is suspected of that. If a
-   * pool is draining, nothing is to blame.
+   * Return what to blame for a lost worker: a batch, the setup or nothing. A broken connection may
+   * mean that the worker crashed its pod, for example by using all memory. In that case, blame a
+   * batch only if the function had started it. If the pool is draining, nothing is to blame.
    */
   private static long blamed(Failure failure, Progress progress) {
     long told = failure.details() == null ? 0 : failure.details().getSequence();

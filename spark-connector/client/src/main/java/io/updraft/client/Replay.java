@@ -10,7 +10,8 @@ public enum Replay {
   REPLAY,
   /**
    * For deterministic functions whose replies do not match requests one to one: keep all batches
-   * until the task takes the first result. Until then another worker may start over.
+   * until the task takes the first result. If the worker is lost before that, another worker starts
+   * over.
    */
   FROM_THE_START,
   /** Fail the exchange if its worker is lost. */

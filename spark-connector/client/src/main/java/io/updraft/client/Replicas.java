@@ -14,13 +14,13 @@ import java.util.function.LongSupplier;
 /**
  * Choice between the pods behind one name for the next call of this JVM. The pod with the fewest
  * calls comes first; among equals, the pod whose last call began longest ago. All calls of one task
- * go to the same pod, so that the pod can recognize them as calls of one task. Otherwise, tasks
- * could deadlock: each would hold a worker of one pod and wait for a worker of another pod. So a
- * task with open calls leaves its pod only if the pod drains or cannot be reached. It stays if the
- * name loses the pod's address, as it does while the pod is not ready. (Behind a load balancer with
- * one address, the calls of a task may still reach different pods.) For a while, a pod that has
- * lost or refused a call comes last for the calls of other tasks. The callers resolve names and
- * read the clock.
+ * go to the same pod, so that the pod can recognize them as calls of one task. Otherwise tasks
+ * could deadlock: each could hold a worker of one pod and wait for a worker of another pod. For
+ * this reason, a task with open calls leaves its pod only if the pod drains or cannot be reached.
+ * The task stays even if the name no longer resolves to the pod's address, which happens while the
+ * pod is not ready. (Behind a load balancer with one address, the calls of a task may still reach
+ * different pods.) A pod that has lost or refused a call comes last for a while when a pod is
+ * chosen for other tasks. Callers resolve names and pass in the time.
  */
 final class Replicas {
   private final LongSupplier firstUse;
@@ -28,16 +28,17 @@ final class Replicas {
   private final Map<String, Stay> stays = new HashMap<>();
 
   /**
-   * Rank of the last use. Ranks of uses are even, which leaves places between them for new pods.
+   * Rank of the latest use of any pod. Ranks of uses are even numbers, so that a new pod can
+   * receive an odd rank between two of them.
    */
   private long uses;
 
   /**
-   * Reason why a call leaves its pod, with the time for which other calls avoid the pod. The later
-   * reasons weigh more.
+   * Reason why a call leaves its pod, with the time for which other calls avoid the pod. If several
+   * reasons apply to a pod, the last in this list wins.
    */
   enum Departure {
-    /** All workers were busy. One of them may come free soon. */
+    /** All workers were busy. A worker may become free soon. */
     BUSY(Duration.ofSeconds(1)),
     /** The call was lost, or refused because the pod was full. */
     LOST(Duration.ofSeconds(10)),
@@ -56,7 +57,10 @@ final class Replicas {
     long lastUse;
     int calls;
 
-    /** Weightiest reason in the latest period of avoidance; null before the first period. */
+    /**
+     * Last reason, in order of the enum, in the current or latest period of avoidance; null before
+     * the first period.
+     */
     Departure avoidedFor;
 
     long avoidedUntilNanos;
@@ -70,7 +74,7 @@ final class Replicas {
       return avoidedFor != null && avoidedUntilNanos - nowNanos > 0;
     }
 
-    /** Return a number that is larger for pods that are less likely to serve a call. */
+    /** Return a larger number for a pod that is less likely to serve a call. */
     int avoidance(long nowNanos) {
       return isAvoided(nowNanos) ? 1 + avoidedFor.ordinal() : 0;
     }
@@ -87,12 +91,12 @@ final class Replicas {
     }
   }
 
-  /** Pod that serves a task's calls. It is kept while the task has open calls. */
+  /** Pod that serves the calls of one task, remembered while the task has open calls. */
   private static final class Stay {
     Pod pod;
     int calls;
 
-    /** True if the pod takes no more calls of the task. */
+    /** True if the next call of the task must choose a pod again. */
     boolean over;
   }
 
@@ -104,9 +108,9 @@ final class Replicas {
   /**
    * Create an empty choice.
    *
-   * @param firstUse returns a random negative number. While no other pod is known, it is the pod's
-   *     rank, and the pod with the lowest rank comes first. Later, it selects the pod's place among
-   *     the others
+   * @param firstUse returns a random negative number. For the first pods, this number is the rank;
+   *     the pod with the lowest rank comes first. For a pod that is added later, the number selects
+   *     its place among the known pods
    */
   Replicas(LongSupplier firstUse) {
     this.firstUse = firstUse;
@@ -154,8 +158,8 @@ final class Replicas {
 
   /**
    * Return the rank of a new pod. If other pods are known, the new pod takes a random place among
-   * them. If it came first, every JVM would send its next calls only to new pods, and the calls of
-   * all JVMs together would overload those pods.
+   * them. If new pods always came first, every JVM would send its next calls only to new pods, and
+   * the calls of all JVMs together would overload these pods.
    */
   private long rankAmong(List<Long> ranks) {
     long rank = firstUse.getAsLong();
@@ -182,17 +186,17 @@ final class Replicas {
     }
 
     /**
-     * Return whether the call may go to another pod that has not just lost or refused a call. A
-     * task that has another call open at this pod has to stay.
+     * Return whether the call may move to a pod that has not recently lost or refused a call.
+     * Always false if the task has another open call, because the task must then stay at this pod.
      */
     boolean hasAlternatives() {
       return alternatives;
     }
 
     /**
-     * Record why the call leaves the pod. For a while, new calls go to another pod if there is one.
-     * Calls of a task that still has another call open here follow only if the pod is unavailable:
-     * the open call may hold a worker and wait for them.
+     * Record why the call leaves the pod. For a while, new calls of other tasks use another pod if
+     * possible. If the task has another open call at this pod, its new calls leave the pod only if
+     * the pod is unavailable, because the open call may hold a worker and wait for the new calls.
      */
     void recordDeparture(Departure why, long nowNanos) {
       synchronized (Replicas.this) {
@@ -202,9 +206,9 @@ final class Replicas {
     }
 
     /**
-     * Record that the call is over, so that it no longer keeps other calls of its task at the pod.
-     * A lost call holds its place until another call replaces it. Without this method, the calls of
-     * a task that a full pod has refused would keep each other at that pod.
+     * Record that the call is over, so that it no longer ties other calls of its task to the pod. A
+     * lost call releases its place only when another call replaces it. Without this method, refused
+     * calls of one task would keep each other at a full pod.
      */
     void ended() {
       synchronized (Replicas.this) {
@@ -215,7 +219,7 @@ final class Replicas {
       }
     }
 
-    /** Release the place when the call is over; call this once. */
+    /** Release the place. Call this once, after the call is over. */
     void release() {
       synchronized (Replicas.this) {
         ended();

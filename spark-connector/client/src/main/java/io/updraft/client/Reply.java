@@ -5,8 +5,8 @@ import java.util.List;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
 /**
- * Report of an exchange to its task thread: a batch of results, log lines, room in the window, or
- * the end.
+ * What an exchange returns to its task thread: a batch of results, log lines, a report of room in
+ * the window, or the end.
  *
  * @param kind kind of report
  * @param sequence for one-to-one functions, the number of the {@link Exchange#send} that this batch

@@ -19,7 +19,7 @@ sealed interface ReplyEvent {
     return !before && !(this instanceof Failed);
   }
 
-  /** Release the event's memory if it is not handed on. */
+  /** Release the event's memory. Call this if nobody takes the event over. */
   default void drop() {}
 
   /** Schema of the results. */
@@ -28,10 +28,10 @@ sealed interface ReplyEvent {
   /** The function took request batches; {@link ReplyProtocol#consumed} says how many. */
   record Credit() implements ReplyEvent {}
 
-  /** The pool lacks these artifacts; an empty list means that it has all of them. */
+  /** The pool asks for these artifacts; an empty list means that the pool has every artifact. */
   record ArtifactsWanted(List<ByteString> digests) implements ReplyEvent {}
 
-  /** The pool has room for the exchange and asks for its function. */
+  /** The pool has room for the exchange and asks for the exchange's function. */
   record PayloadWanted() implements ReplyEvent {}
 
   /** The exchange has a worker: batches of any size may be sent. */

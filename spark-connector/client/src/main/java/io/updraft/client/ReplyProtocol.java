@@ -13,29 +13,29 @@ import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
 /**
- * State machine of the pool's side of one call: which messages may come in which state, and whether
- * the counts agree. {@link FlightDataReader} provides the messages, and {@link ExchangeCore}
- * handles the resulting events. The class uses no transport and no locks.
+ * State machine of the pool's side of one call: which messages the pool may send in which state,
+ * and whether its counts agree. {@link FlightDataReader} provides the messages, and {@link
+ * ExchangeCore} handles the resulting events. Uses no transport and no locks.
  */
 final class ReplyProtocol implements AutoCloseable {
   /** State of the pool's side. */
   enum State {
-    /** Only requests for the function or artifacts have come. */
+    /** No message has arrived, except requests for the function or artifacts. */
     INIT,
     /** The pool has the artifacts, but the exchange has no worker yet. */
     PROVIDED,
-    /** The exchange has a worker; the schema has not come yet. */
+    /** The exchange has a worker; the schema has not arrived yet. */
     ADMITTED,
-    /** Batches are coming. */
+    /** The schema has arrived; batches may follow. */
     STREAMING,
-    /** The pool has announced that it sent everything. */
+    /** The pool has announced that it sent all results. */
     FINISHED,
     /** The pool has reported why it failed. */
     FAILED;
 
     /** Event reported by the pool. */
     enum Event {
-      /** The pool lacks the function or an artifact. */
+      /** The pool asks for the function or an artifact. */
       WANTED,
       /** The pool has all artifacts. */
       PROVIDED,
@@ -77,7 +77,9 @@ final class ReplyProtocol implements AutoCloseable {
   private final PartedBody parted;
   private final SegmentBodies inSegment;
 
-  /** Directory of the segment that the pool may offer; empty if it may offer none. */
+  /**
+   * Directory of the segment that the pool may offer; empty if the pool must not offer a segment.
+   */
   private String segmentDirectory = "";
 
   private State state = State.INIT;
@@ -131,7 +133,10 @@ final class ReplyProtocol implements AutoCloseable {
     }
   }
 
-  /** Record how far the function has come; zero means that the message has no such field. */
+  /**
+   * Record the number of the last batch that the function took. Zero means that the message does
+   * not contain this number.
+   */
   private void takeConsumed(long number) throws MalformedReplyException {
     if (number != 0 && number < consumed) {
       throw new MalformedReplyException(

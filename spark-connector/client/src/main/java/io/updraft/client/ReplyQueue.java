@@ -4,14 +4,16 @@ package io.updraft.client;
 import java.util.ArrayDeque;
 
 /**
- * Queue of replies that have arrived and are not taken yet. The number of messages requested from
- * gRPC bounds the queue. For each reply taken, the task requests one more message. Not thread-safe.
+ * Queue of replies that have arrived and that the task has not taken yet. The number of messages
+ * requested from gRPC limits its length: for each reply that the task takes, it requests one more
+ * message. Not thread-safe.
  */
 final class ReplyQueue implements AutoCloseable {
   /**
    * Reply and the call that delivered it.
    *
-   * @param call the call that may send one more reply once this reply is taken; null if no call may
+   * @param call the call that may send one more reply when the task takes this reply; null if no
+   *     call may
    */
   record Entry(Reply reply, CallCore.Call call) {}
 
@@ -24,7 +26,7 @@ final class ReplyQueue implements AutoCloseable {
     entries.add(new Entry(reply, from));
   }
 
-  /** Take the oldest entry; null if the queue is empty. */
+  /** Remove and return the oldest entry; null if the queue is empty. */
   Entry poll() {
     return entries.poll();
   }

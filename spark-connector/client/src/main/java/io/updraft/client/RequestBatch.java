@@ -11,7 +11,7 @@ import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
  * Batch that an exchange or a file has taken over and holds until it no longer needs the batch. The
- * batch is written once for each worker to which it is sent.
+ * batch is written again for each worker to which it is sent.
  */
 final class RequestBatch implements AutoCloseable {
   /** Largest body for which one copy is cheaper than a list of buffers. */
@@ -97,7 +97,7 @@ final class RequestBatch implements AutoCloseable {
   }
 
   /**
-   * Copy the body to a place in memory.
+   * Copy the body into a buffer, starting at an index.
    *
    * @return false if the batch was closed, because its exchange is over
    */

@@ -4,9 +4,10 @@ package io.updraft.client;
 import java.util.TreeMap;
 
 /**
- * Log of an exchange's request batches, numbered from 1. It knows which batches the task has sent,
- * the current call has sent, and the function has taken or answered. It also knows which batches
- * can still be replayed and how much room the window has. Not thread-safe.
+ * Log of an exchange's request batches, numbered from 1. It records which batches the task has
+ * sent, which of them the current call has sent, and which the function has taken or answered. It
+ * also tracks which batches can still be replayed and how much room the window has. Not
+ * thread-safe.
  */
 final class RequestLog implements AutoCloseable {
   private final int windowBatches;
@@ -26,8 +27,9 @@ final class RequestLog implements AutoCloseable {
   /**
    * Create an empty log.
    *
-   * @param replayBytes limit on the bytes of taken but unanswered batches kept for a replay. Beyond
-   *     this limit the exchange can no longer be replayed. A single larger batch is kept
+   * @param replayBytes limit on the bytes of taken but unanswered batches kept for a replay. If
+   *     they exceed this limit, the exchange can no longer be replayed. A single larger batch is
+   *     kept anyway
    */
   RequestLog(int windowBatches, long windowBytes, long replayBytes, Replay replay) {
     this.windowBatches = windowBatches;
@@ -56,16 +58,16 @@ final class RequestLog implements AutoCloseable {
   }
 
   /**
-   * Return how many bytes the function had taken without answering when they exceeded the limit for
-   * a replay; zero if they never did.
+   * Return how many bytes the function had taken without answering when these bytes exceeded the
+   * replay limit; zero if they never exceeded it.
    */
   long forgottenBytes() {
     return forgottenBytes;
   }
 
   /**
-   * Return the failure, with an explanation if the exchange would have been replayed but no longer
-   * held the batches.
+   * Return the failure. If the exchange could not be replayed because it no longer held the
+   * batches, add this explanation.
    */
   Failure explained(Failure failure, ClientOptions options) {
     if (forgottenBytes == 0 || !Recovery.isLoss(failure)) {
@@ -81,8 +83,8 @@ final class RequestLog implements AutoCloseable {
   }
 
   /**
-   * Return the number of the batch that the function has started. Return zero if that is unknown:
-   * the worker may have died before it saw its first batch.
+   * Return the number of the batch that the function has started; zero if unknown, because the
+   * worker may have died before it received its first batch.
    *
    * @param base number of the last batch before the first batch of the current call
    * @param taken number, within the current call, of the last batch that the function took
@@ -124,8 +126,8 @@ final class RequestLog implements AutoCloseable {
   }
 
   /**
-   * Record that the task has taken a result. Results that are not one-to-one cannot be delivered
-   * twice, so from now on the exchange cannot be replayed.
+   * Record that the task has taken a result. If the function is not one-to-one, the exchange cannot
+   * be replayed from now on, because a replay would deliver this result again.
    */
   void resultTaken() {
     if (!oneToOne && replayable) {
@@ -175,7 +177,7 @@ final class RequestLog implements AutoCloseable {
     }
   }
 
-  /** Return the first batch that the current call has not sent; null if it has sent them all. */
+  /** Return the first batch that the current call has not sent; null if it has sent every batch. */
   RequestBatch untransmitted() {
     return transmitted < sent ? held.get(transmitted + 1) : null;
   }
@@ -185,7 +187,7 @@ final class RequestLog implements AutoCloseable {
     transmitted++;
   }
 
-  /** Reset for a new call. Unanswered batches then count as neither taken nor sent. */
+  /** Reset for a new call, to which no unanswered batch was sent yet. */
   void restart() {
     consumed = Math.min(answered, consumed);
     transmitted = oneToOne ? answered : 0;

@@ -5,9 +5,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Limit on how often all tasks of this JVM together may retry one endpoint. First a burst of
- * retries is allowed, then one retry per interval, so that tasks refused together come back one
- * after the other. The callers read the clock.
+ * Limit on how often all tasks of this JVM together may retry one endpoint. The budget first allows
+ * a burst of retries, then one retry per interval, so that tasks refused at the same time retry one
+ * after the other. Callers pass in the time.
  */
 final class RetryBudget {
   static final int BURST = 10;
@@ -25,7 +25,7 @@ final class RetryBudget {
     return BUDGETS.computeIfAbsent(endpoint, ignored -> new RetryBudget());
   }
 
-  /** Take one retry from the budget and return its minimum wait. */
+  /** Take one retry from the budget and return the shortest wait before it. */
   synchronized long takeNanos(long nowNanos) {
     long fullNanos = nowNanos - BURST * INTERVAL_NANOS;
     if (!used || latestNanos - fullNanos < 0) {

@@ -25,14 +25,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Memory that one call shares with a pool on the same node: a ring for the bodies of requests and
- * one for those of replies (proto/README.md, "Segments"). While a ring is full, bodies travel in
- * their messages.
+ * Memory that one call shares with a pool on the same node: one ring buffer for bodies of requests
+ * and one for bodies of replies (proto/README.md, "Segments"). While a ring is full, bodies travel
+ * in their messages.
  *
  * <p>Thread-safe.
  */
 final class Segment implements AutoCloseable {
-  /** Size from which a body passes through the segment. A smaller one costs less in its message. */
+  /** Smallest body that uses the segment. A smaller body is cheaper to send in its message. */
   static final int LEAST_BODY_BYTES = 64 << 10;
 
   private static final Logger LOG = LoggerFactory.getLogger(Segment.class);
@@ -44,14 +44,14 @@ final class Segment implements AutoCloseable {
   private static final VarHandle NUMBER =
       MethodHandles.byteBufferViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
 
-  /** Directory of a pool that clients reach at a loopback address. */
+  /** Name of the segment directory of a pool that clients call at a loopback address. */
   private static final Pattern LOOPBACK_DIRECTORY =
       Pattern.compile("/dev/shm/updraft-segments-[0-9a-f]{32}");
 
   /** Endpoints whose segments this process cannot use, such as a pool that runs as another user. */
   private static final Set<Endpoint> CLOSED = ConcurrentHashMap.newKeySet();
 
-  /** Request whose range is in use until the function has taken the batch. */
+  /** Request batch in the ring. Its range stays in use until the function has taken the batch. */
   private record Placed(long sequence, long end) {}
 
   private final MappedByteBuffer memory;
@@ -69,14 +69,14 @@ final class Segment implements AutoCloseable {
     NUMBER.setRelease(memory, OPENED, 1L);
   }
 
-  /** Return whether a client should ask a pool for segments. */
+  /** Return whether a client should ask the pool at this endpoint for a segment. */
   static boolean areUsable(Endpoint endpoint) {
     return endpoint.mayShareMemory() && !CLOSED.contains(endpoint);
   }
 
   /**
-   * Map the segment that a pool offers. If that is impossible, return null and ask this pool for no
-   * more segments. The pool uses a segment only after its client has mapped it.
+   * Map the segment that a pool offers. If the file cannot be mapped, return null and never ask
+   * this endpoint for a segment again. The pool uses a segment only after its client has mapped it.
    */
   static Segment ofOffer(
       Endpoint endpoint, ReplyEvent.SegmentOffered offered, LongAdder passedBytes) {
@@ -96,7 +96,7 @@ final class Segment implements AutoCloseable {
   /**
    * Map a segment.
    *
-   * @param directory directory that the pool's front has named; a function cannot make files there
+   * @param directory directory named by the pool's front; functions cannot create files in it
    * @param passedBytes counter of the bytes that pass through the segment
    * @throws IOException if this process cannot use the file, or the file is not a segment
    */
@@ -105,7 +105,7 @@ final class Segment implements AutoCloseable {
     Path path = Path.of(directory, offer.getName());
     long ringBytes = offer.getRingBytes();
     boolean fits = ringBytes > 0 && ringBytes <= MOST_RING_BYTES;
-    // The client writes to this file, so the pool must not name any other.
+    // The client writes to this file, so the pool must not be able to name an arbitrary file.
     if (!fits || !path.isAbsolute() || !NAME.matcher(offer.getName()).matches()) {
       throw new IOException("not a segment: " + path + " with rings of " + ringBytes + " bytes");
     }
@@ -122,9 +122,9 @@ final class Segment implements AutoCloseable {
   }
 
   /**
-   * Check that only this process's user can change the files of a directory. Any user of the
-   * machine can listen on a port, and the kernel may kill a process that writes to a mapped file
-   * after another process has truncated the file.
+   * Check that only this process's user can change the files of a directory. Another user of the
+   * machine could listen on the port and offer a file of their own. If that user truncated the
+   * file, the kernel could kill this process at its next write to the mapped memory.
    */
   private static void checkOwner(String directory) throws IOException {
     Object owner = Files.getAttribute(Path.of(directory), "unix:uid", LinkOption.NOFOLLOW_LINKS);
@@ -159,14 +159,14 @@ final class Segment implements AutoCloseable {
     return SegmentRange.newBuilder().setPosition(position).setSizeBytes(sizeBytes).build();
   }
 
-  /** Free the places of all requests up to this one. */
+  /** Free the ranges of all requests up to this number. */
   synchronized void consumed(long sequence) {
     while (!placed.isEmpty() && placed.peek().sequence() <= sequence) {
       freed = placed.remove().end();
     }
   }
 
-  /** Return a copy of a reply's body and free its place. The caller closes the copy. */
+  /** Return a copy of a reply's body and free its range. The caller closes the copy. */
   synchronized ArrowBuf take(SegmentRange range, BufferAllocator allocator)
       throws MalformedReplyException {
     long position = range.getPosition();

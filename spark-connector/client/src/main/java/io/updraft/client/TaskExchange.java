@@ -7,11 +7,11 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * Exchange of one task, with helpers. A helper is another exchange for the same function. A task
- * that mostly waits for its function opens helpers while the pool has idle workers, and gives each
- * a share of its batches. A task can then use several workers. Replies still come in the order of
- * their batches. Only functions with {@link Replay#REPLAY} have helpers, because their batches may
- * go to any worker.
+ * Exchange of one task, with helpers. A helper is another exchange for the same function. If a task
+ * mostly waits for its function and the pool has idle workers, the task opens helpers and sends
+ * each helper a share of its batches. In this way, a task can use several workers. Replies still
+ * come in the order of their batches. Only functions with {@link Replay#REPLAY} have helpers,
+ * because their batches may go to any worker.
  *
  * <p>Used by one task thread; only {@link #cancel} may be called from any thread.
  */
@@ -21,10 +21,16 @@ public final class TaskExchange implements AutoCloseable {
   private final Exchange main;
   private final Helpers helpers;
 
-  /** Batches whose replies were not taken, oldest first; empty if there may be no helpers. */
+  /**
+   * Batches whose replies the task has not taken, oldest first; empty if the task must not have
+   * helpers.
+   */
   private final ArrayDeque<Unanswered> unanswered = new ArrayDeque<>();
 
-  /** Bytes of the unanswered batches; for each batch, of the expected reply if that is larger. */
+  /**
+   * Sum over the unanswered batches: for each, the bytes of the batch or of its expected reply,
+   * whichever is larger.
+   */
   private long unansweredBytes;
 
   private long lastReplyBytes;
@@ -34,11 +40,11 @@ public final class TaskExchange implements AutoCloseable {
   /** Exchange that the task's thread waits for; null while it does not wait. */
   private volatile Exchange awaited;
 
-  /** True if an exchange other than the awaited one may take a batch now. */
+  /** True if an exchange other than the awaited exchange may accept a batch now. */
   private volatile boolean hasNews;
 
   /**
-   * Batch on its way.
+   * Batch whose reply the task has not taken.
    *
    * @param helper the helper that has the batch; null if the main exchange has it
    */
@@ -76,12 +82,15 @@ public final class TaskExchange implements AutoCloseable {
     return ofMain;
   }
 
-  /** Return whether the main exchange has failed while replies to earlier batches are due. */
+  /**
+   * Return whether the main exchange has failed while the task still waits for replies to earlier
+   * batches.
+   */
   private boolean isFailing() {
     return !unanswered.isEmpty() && main.failure() != null;
   }
 
-  /** Return whether the batches of all exchanges, or their replies, fit in one window. */
+  /** Return whether the unanswered batches of all exchanges together leave room in one window. */
   private boolean sharesRoom() {
     return unansweredBytes < options.windowBytes();
   }
@@ -101,11 +110,11 @@ public final class TaskExchange implements AutoCloseable {
       if (helpers.isEmpty()) {
         main.send(batch, rows, groups);
       } else if (isFailing()) {
-        // The task fails once it has taken the earlier replies.
+        // The task fails after it has taken the replies to earlier batches.
         batch.close();
         return;
       } else {
-        // A helper may have left after hasRoom counted on its room.
+        // hasRoom may have counted the room of a helper that has stopped accepting batches since.
         main.admit(batch, rows, groups, main.core::admitBeyondWindow);
       }
     }
@@ -178,7 +187,7 @@ public final class TaskExchange implements AutoCloseable {
       } catch (ExchangeException e) {
         helpers.forgive(helper, e);
       } finally {
-        // Do not count waits for a helper that may still be loading the function.
+        // Do not count this wait if the helper may still be loading the function.
         if (helper == null || helper.hasAnswered()) {
           helpers.policy().waited(System.nanoTime() - beganNanos);
         }
@@ -197,7 +206,7 @@ public final class TaskExchange implements AutoCloseable {
     }
   }
 
-  /** Wake the task's thread, which may give a batch to an exchange other than the awaited one. */
+  /** Wake the task's thread if an exchange other than the awaited exchange may accept a batch. */
   private void wake(Exchange from) {
     Exchange waitsFor = awaited;
     if (waitsFor != from) {
@@ -213,7 +222,7 @@ public final class TaskExchange implements AutoCloseable {
     return helper == null ? main : helper.exchange;
   }
 
-  /** Return the helper whose reply comes next; null if it comes from the main exchange. */
+  /** Return the helper that sends the next reply; null if the main exchange does. */
   private Helper awaitedHelper() {
     if (!unanswered.isEmpty()) {
       return unanswered.peek().helper();
@@ -221,7 +230,7 @@ public final class TaskExchange implements AutoCloseable {
     return sendingFinished ? helpers.worked() : null;
   }
 
-  /** Return the reply as this exchange's own; null if it only ends a helper. */
+  /** Return the reply numbered in the task's order; null if the reply is the end of a helper. */
   private Reply taken(Reply reply, Helper helper) {
     if (reply.kind() == Reply.Kind.BATCH && mayHaveHelpers) {
       return inOrder(reply, helper);
@@ -256,7 +265,7 @@ public final class TaskExchange implements AutoCloseable {
   }
 
   /**
-   * Return the measurements of all workers that the task had, added up.
+   * Return the sum of the measurements of all workers that served the task.
    *
    * @throws IllegalStateException if called before {@link Reply.Kind#END}
    */
@@ -264,7 +273,7 @@ public final class TaskExchange implements AutoCloseable {
     return helpers.totals().with(main.report());
   }
 
-  /** Return how many workers compute for the task at the same time. */
+  /** Return how many workers are computing for the task now. */
   public int workers() {
     return 1 + (int) helpers.all().stream().filter(Helper::hasAnswered).count();
   }
@@ -274,17 +283,17 @@ public final class TaskExchange implements AutoCloseable {
     return helpers.count();
   }
 
-  /** Return the bytes of request messages, including messages that were sent again. */
+  /** Return the number of bytes in request messages, including messages that were sent again. */
   public long bytesSent() {
     return main.bytesSent() + helpers.totals().bytesSent() + helpers.sum(Exchange::bytesSent);
   }
 
-  /** Return the bytes, sent or received, that passed through shared memory. */
+  /** Return the number of bytes sent or received through shared memory. */
   public long sharedBytes() {
     return main.sharedBytes() + helpers.totals().sharedBytes() + helpers.sum(Exchange::sharedBytes);
   }
 
-  /** Return the bytes of reply messages. */
+  /** Return the number of bytes in reply messages. */
   public long bytesReceived() {
     return main.bytesReceived()
         + helpers.totals().bytesReceived()
@@ -297,15 +306,15 @@ public final class TaskExchange implements AutoCloseable {
   }
 
   /**
-   * End the exchange. A waiting task thread wakes with the reason. Idempotent, callable from any
-   * thread.
+   * End the exchange. If the task's thread is waiting, it fails with this reason. Idempotent,
+   * callable from any thread.
    */
   public void cancel(String reason) {
     main.cancel(reason);
     helpers.cancel(reason);
   }
 
-  /** Cancel whatever has not finished and release everything. Idempotent. */
+  /** Cancel every exchange that has not finished, and release everything. Idempotent. */
   @Override
   public void close() {
     helpers.close();

@@ -9,8 +9,8 @@ import java.nio.ByteBuffer;
 import java.nio.MappedByteBuffer;
 
 /**
- * Unmapping of mapped files. Before Java 22, Java leaves it to the garbage collector, and the
- * memory of a removed file stays in use until a collection.
+ * Immediate unmapping of mapped files. Before Java 22, only the garbage collector unmaps a file, so
+ * the memory of a removed file stays in use until a collection.
  */
 final class Unmapping {
   private static final MethodHandle CLEANER = findCleaner();

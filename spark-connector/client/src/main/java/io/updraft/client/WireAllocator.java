@@ -14,8 +14,8 @@ import org.apache.arrow.memory.BufferAllocator;
 
 /**
  * Allocator for the bytes of one exchange that the transport still has to send. It is separate from
- * the task's allocator: if a peer stops reading, a few bytes can stay in the socket's queue long
- * after the task has ended, and this must not look like a leak of the task.
+ * the task's allocator, because the socket's queue can hold a few bytes long after the task has
+ * ended, if the peer stops reading. These bytes must not look like a leak of the task.
  */
 final class WireAllocator {
 
@@ -69,7 +69,7 @@ final class WireAllocator {
     this.allocator = task.getRoot().newChildAllocator("updraft-wire", 0, Long.MAX_VALUE);
   }
 
-  /** Return another reference to a buffer's memory. The caller closes this reference. */
+  /** Return another reference to a buffer's memory. The caller closes the reference. */
   ArrowBuf reference(ArrowBuf buffer) {
     ArrowBuf reference = buffer.getReferenceManager().retain(buffer, allocator);
     return reference.readerIndex(buffer.readerIndex()).writerIndex(buffer.writerIndex()).slice();

@@ -9,13 +9,13 @@ import java.util.Optional;
 /**
  * Check that a writer would open a file, made before Spark removes the data that the file replaces.
  * The check creates nothing on the writer's side. If several pods share one name, the check asks
- * only one of them, because they are replicas with the same settings.
+ * only one pod, because all of these pods are replicas with the same settings.
  */
 public final class WriteCheck {
   /** Name of the action in proto/README.md. */
   static final String ACTION = "updraft.check_write";
 
-  /** Start of a service's answer to an action that it does not have. */
+  /** Start of the error with which a service rejects an unknown action. */
   private static final String NO_ACTION = "no action";
 
   private WriteCheck() {}
@@ -32,7 +32,8 @@ public final class WriteCheck {
     private static Refusal of(Failure failure) {
       boolean temporary =
           switch (failure.kind()) {
-            // A TLS refusal has this kind too, but trying again does not help.
+            // A refusal by TLS has the same kind of error, but its origin is this side, and a retry
+            // does not help.
             case ERROR_KIND_POOL_UNAVAILABLE -> failure.origin() != Failure.Origin.CLIENT;
             case ERROR_KIND_DEADLINE, ERROR_KIND_POOL_FULL -> true;
             default -> failure.origin() == Failure.Origin.CONNECTION;

@@ -17,9 +17,9 @@ import org.slf4j.LoggerFactory;
 /**
  * Output that hands a Netty buffer to gRPC's framer without copying it.
  *
- * <p>A message that writes itself gets only an {@link OutputStream} from gRPC, and this stream
- * copies. But the stream's internal list of buffers takes our buffer as it is. This class depends
- * on two private names of the bundled gRPC. If a release renames them, the bytes are copied
+ * <p>gRPC passes a message that encodes itself only an {@link OutputStream}, which copies what is
+ * written. This class instead appends our buffer to the stream's internal list of buffers. For that
+ * it uses two private names of the bundled gRPC. If a release renames them, the bytes are copied
  * instead, and a test fails.
  */
 final class ZeroCopyOutput {
@@ -30,14 +30,14 @@ final class ZeroCopyOutput {
 
   private ZeroCopyOutput() {}
 
-  /** Return whether this gRPC takes our buffers without a copy. */
+  /** Return whether this gRPC version accepts our buffers without a copy. */
   static boolean available() {
     return HANDLES != null;
   }
 
   /**
-   * Write all of a buffer to the stream and release the caller's reference, immediately or once the
-   * transport has sent it.
+   * Write all of a buffer to the stream and release the caller's reference, either immediately or
+   * after the transport has sent the buffer.
    *
    * @return the number of bytes written
    */

@@ -3,10 +3,10 @@
 /**
  * Client for exchanges with a pool and for files written by a writer, over Arrow Flight.
  *
- * <p>The package knows Arrow and the Updraft protocol, but not Spark. Callers need {@link Exchange}
- * or {@link FileExchange}, the classes to open them ({@link ClientOptions}, {@link Endpoint}) and
- * their results ({@link Reply}, {@link ExchangeException}). gRPC stays internal: it appears in no
- * public signature.
+ * <p>The package depends on Arrow and the Updraft protocol, but not on Spark. Callers need {@link
+ * Exchange} or {@link FileExchange}, the classes to open them ({@link ClientOptions}, {@link
+ * Endpoint}) and their results ({@link Reply}, {@link ExchangeException}). gRPC stays internal: it
+ * appears in no public signature.
  *
  * <p>Exchanges and files have the same structure. A core makes the decisions ({@link ExchangeCore},
  * {@link FileCore}, and {@link CallCore} for the shared part) and uses neither lock nor clock. The
