@@ -33,8 +33,9 @@ def near_pool(stock_only: bool) -> Iterator[LocalPool]:
 
 @pytest.fixture
 def near(spark: SparkSession, near_pool: LocalPool) -> Iterator[Sides]:
-    # With the default window, all batches could be on their way before the pool's first reply offers a segment.
-    with runtime_confs(spark, {"spark.updraft.udf.windowBytes": "2m"}):
+    # With the default window, all batches could be on their way before the pool's first reply offers a segment. If a
+    # helper took a share of the batches, neither exchange might pass enough data for a segment.
+    with runtime_confs(spark, {"spark.updraft.udf.windowBytes": "2m", "spark.updraft.udf.maxHelpers": "0"}):
         yield Sides(spark, {"unix": near_pool.unix_endpoint, "loopback": near_pool.loopback_endpoint}, False)
 
 
