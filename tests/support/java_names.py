@@ -2,8 +2,8 @@
 """Cache of Java names that Python has looked up.
 
 py4j asks the JVM for every part of a name such as `jvm.org.apache.spark.X` on each use of the name. For every part but
-the last, the JVM searches each of Spark's 300 jars in vain. In a suite of short queries, these lookups take two fifths
-of the JVM's time. The cache does not affect comparisons: the driver's Python looks names up before a query runs.
+the last, the JVM searches each of Spark's 300 jars and finds nothing. In a suite of short queries, these lookups take
+two fifths of the JVM's time. The cache does not affect comparisons: the driver looks names up before a query runs.
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ from tests.workers.kills_pool import KilledPool
 from tests.workers.kills_side import Application, Outcome, Point, task_point
 
 _LONGEST_SECONDS = 300
+# Modules of Spark's daemons on stock: the application's, and the one of the driver's planners.
+_DAEMONS = ("tests.e2e.warm_daemon", "pyspark.daemon")
 # An executor has two tasks, and each may have a worker that reads a data source and one that writes.
 _SPARE_WORKERS = 4
 _IN_TASKS = [kind for kind in KINDS if KINDS[kind].tasks]
@@ -138,7 +140,7 @@ def _launched_for(worker: psutil.Process) -> Sequence[psutil.Process]:
     if parent.name() == "java":
         return [worker]
     # If another test has killed a worker's daemon, Spark reuses the worker, whose parent is now another process.
-    return [parent] if any("daemon" in argument for argument in parent.cmdline()) else []
+    return [parent] if any(name in parent.cmdline() for name in _DAEMONS) else []
 
 
 def _kind(outcome: Outcome) -> Any:

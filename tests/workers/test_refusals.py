@@ -168,7 +168,7 @@ def test_a_pool_that_is_away_fails_the_job_once_the_time_is_over(
     assert f"({ENDPOINT}): connection refused: nothing listens at" in error
 
 
-def test_a_function_that_kills_its_workers_is_held_back_in_all_jobs_and_others_are_not(
+def test_a_function_of_rdds_that_kills_its_workers_is_held_back_in_all_jobs_and_others_are_not(
     application: Application,
 ) -> None:
     constants = {"updraft_server.front.limits.deaths.ALLOWED_DEATHS": 4}

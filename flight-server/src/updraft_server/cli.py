@@ -46,7 +46,7 @@ class Workers(SeparateWorkersSettings):  # noqa: D101 - the help text is that of
     examples: ClassVar[str] = Front.examples
 
     def cli_cmd(self) -> None:
-        """Run the workers until they are told to stop and their front has ended."""
+        """Run the workers until a signal stops them and their front has ended."""
         from updraft_server.supervisor.commands import supervise_workers
 
         _end_with(lambda: supervise_workers(self))

@@ -202,7 +202,7 @@ async def test_groups_that_make_no_sense_are_protocol_errors(zygotes: Zygotes, b
     [
         ([(FLAT, (1, 2), 0)], "the input ended inside a group or before the right side of one"),
         ([(FLAT, (1,), 0), (FLAT, (2,), 1)], "a right batch came inside a left group"),
-        ([(FLAT, (2,), 0), (FLAT, (1, 2), 1)], "the right side has more groups than the left side"),
+        ([(FLAT, (2,), 0), (FLAT, (1, 2), 1)], "a right group has no left group before it"),
         ([(FLAT, (1, 2), 0), (FLAT, (2,), 1), (FLAT, (2,), 0)], "a left batch came before the right groups"),
         ([(FLAT, (2,), 2)], "batch 1 is of input 2, but the function has inputs 0 to 1"),
     ],

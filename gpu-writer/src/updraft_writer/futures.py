@@ -26,6 +26,6 @@ async def on_thread(step: Callable[[], Result]) -> Result:
 
 
 def ignore_failure(future: asyncio.Future[Any]) -> None:
-    """Keep asyncio from logging the exception of a future that nobody awaits any more. Used as a done-callback."""
+    """Retrieve the exception of a future that nobody awaits, so that asyncio does not log it; a done-callback."""
     if not future.cancelled():
         future.exception()

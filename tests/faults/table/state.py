@@ -110,11 +110,12 @@ def _metrics(pool: LocalPool) -> dict[str, float]:
 
 def _artifacts(told_bytes: int, runtime: Path) -> Artifacts:
     # Unlike rglob, os.walk passes over directories that the pool is removing.
-    listed = [(Path(path), folders + files) for path, folders, files in os.walk(runtime) if "artifacts" in path]
-    paths = [folder / name for folder, names in listed for name in names]
-    passing = [path for path in paths if path.parent.name in ("arriving", "trash")]
+    stores = [Path(path) for path, _, _ in os.walk(runtime) if Path(path).name == "artifacts"]
+    listed = {Path(path): folders + files for store in stores for path, folders, files in os.walk(store)}
+    passing = sum(len(listed[store / name]) for store in stores for name in ("arriving", "trash"))
+    paths = [folder / name for folder, names in listed.items() for name in names]
     stored = [path for path in paths if path.is_file() and not path.is_symlink()]
-    return Artifacts(told_bytes, sum(path.lstat().st_size for path in stored), len(passing))
+    return Artifacts(told_bytes, sum(path.lstat().st_size for path in stored), passing)
 
 
 def _descriptors(processes: Mapping[str, psutil.Process]) -> dict[str, int]:

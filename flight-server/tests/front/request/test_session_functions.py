@@ -48,7 +48,7 @@ def test_a_function_without_a_version_is_refused() -> None:
 
 def test_a_digest_of_another_length_is_refused() -> None:
     check_session_function(function(function_sha256=bytes(32)), OPEN)
-    with pytest.raises(ProtocolError, match="function_sha256 has 33 bytes"):
+    with pytest.raises(ProtocolError, match="function_sha256 has 33 bytes: expected 32, or none"):
         check_session_function(function(function_sha256=bytes(33)), OPEN)
 
 

@@ -140,7 +140,7 @@ def test_cogroups_come_in_runs() -> None:
         ([(0, [1], [1]), (0, [2], [])], "the input ended inside a group"),
         ([(0, [1], [1])], "before the right side"),
         ([(0, [1], [1]), (1, [1], [])], "the input ended inside a group"),
-        ([(0, [1], [1]), (1, [1], [1, 1])], "the right side has more groups than the left side"),
+        ([(0, [1], [1]), (1, [1], [1, 1])], "a right group has no left group before it"),
         ([(0, [1], []), (1, [1], [1])], "a right batch came inside a left group"),
         ([(0, [1], [0, 1]), (1, [1], [1]), (0, [1], [])], "a left batch came before the right groups"),
         ([(0, [1], [1]), (1, [1], []), (0, [1], [])], "a left batch came before the right groups"),

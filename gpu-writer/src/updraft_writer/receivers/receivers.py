@@ -167,9 +167,7 @@ class Receivers:
                 failed_starts += 1
                 if failed_starts >= _MOST_FAILED_STARTS and not self.open_calls:
                     raise failure
-                _log.error(
-                    f"a receiver failed to start: trying again in {_RETRY_SECONDS:g} seconds", error=str(failure)
-                )
+                _log.error("a receiver failed to start: trying again", error=str(failure), retry_seconds=_RETRY_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS)
             elif self._crashes[index].are_too_many():
                 raise StartError(f"a receiver {status}, the {CRASHES}th death within {WINDOW_SECONDS:g} seconds")

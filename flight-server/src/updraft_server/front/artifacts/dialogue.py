@@ -101,7 +101,7 @@ class ArtifactDialogue:
             if not 0 < len(data) <= size_bytes - len(payload):
                 raise ProtocolError(
                     f"a part of the function has {len(data)} bytes, after {len(payload)} of the {size_bytes} bytes "
-                    "that the command announced"
+                    f"that the command announced: expected 1 to {size_bytes - len(payload)} bytes"
                 )
             payload += data
         return bytes(payload)

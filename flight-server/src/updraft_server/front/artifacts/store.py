@@ -72,7 +72,8 @@ class ArtifactStore:
         self._idle_sets: OrderedDict[tuple[bytes, str], OwnedArtifacts] = OrderedDict()
         """File sets that no exchange holds, the least recently used first."""
         self._names = itertools.count()
-        # With this secret, nobody can guess the name of an owner's directory, yet a returning owner finds the same one.
+        # Directories of owners are named with this secret: an owner always has the same directory, and no function can
+        # guess the directory of another owner.
         self._secret = secrets.token_bytes(32)
         self._deletions: set[asyncio.Future[None]] = set()
         self._trash_bytes = 0
@@ -123,7 +124,7 @@ class ArtifactStore:
             self._release(held)
 
     def file_set(self, held: Held, name: str, keys: Iterable[ArtifactKey]) -> FileSet:
-        """Return the file set that links to these artifacts, held as long as `held`.
+        """Return the file set that links to these artifacts. The file set stays until `held` is released.
 
         If the store removes one of the artifacts, it also removes the set. An artifact that is listed twice needs two
         links. Raises PoolFullError if there is no space for the links.

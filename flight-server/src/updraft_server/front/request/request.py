@@ -65,7 +65,7 @@ def check_session_function(function: SessionFunction, capabilities: Capabilities
     _check_minor("Python", function.python_version, capabilities.python_version)
     _check_minor("pyspark", function.spark_version, capabilities.pyspark_version)
     if len(function.function_sha256) not in (0, hashlib.sha256().digest_size):
-        raise ProtocolError(f"function_sha256 has {len(function.function_sha256)} bytes: expected a SHA-256")
+        raise ProtocolError(f"function_sha256 has {len(function.function_sha256)} bytes: expected 32, or none")
     refused = sorted(set(function.environment) - SESSION_ENVIRONMENT)
     refused += sorted(name for name in function.user_environment if not _is_user_variable(name))
     if refused:
@@ -149,7 +149,7 @@ class Request:
 
     @property
     def function_sha256(self) -> bytes:
-        """Digest that all exchanges of a session function have in common; empty if their payloads are equal."""
+        """Digest that the client states for its session function; empty if the payload identifies the function."""
         return self.command.session.function_sha256
 
     @property

@@ -2,8 +2,8 @@
 """Readers of an exchange: callers that may read its function's output and profile it.
 
 A caller may read and profile only its own exchanges. It proves that an exchange is its own by an identity that no other
-client has, or by a secret that it sent with the exchange. A token of the token file is no proof, because several
-clients may share it.
+client has, or by a secret that it sent with the exchange. A token of the token file proves nothing, because
+several clients may share it.
 """
 
 import hashlib

@@ -125,7 +125,7 @@ class CogroupReader:
         self._right_began = True
         for right in self._complete(request):
             if not self._left:
-                self._source.refuse("the right side has more groups than the left side")
+                self._source.refuse("a right group has no left group before it")
             yield self._left.popleft(), right
 
     def _complete(self, request: RequestBatch) -> Iterator[list[pa.RecordBatch]]:

@@ -10,8 +10,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Policy for calls that end early: ask the pool again, move the unanswered batches to another
- * worker, or give up. Callers pass in the time and do the waiting.
+ * Policy for exchanges that end early: send the unanswered batches again, at once or after a pause,
+ * or give up. Callers pass in the time and do the waiting.
  */
 final class Recovery {
 

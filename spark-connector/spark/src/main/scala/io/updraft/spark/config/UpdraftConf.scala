@@ -31,7 +31,7 @@ object UpdraftConf
 
   val fallback: ConfigEntry[String] = ConfigEntry(
     prefix + "fallback",
-    "What to do if the driver finds, while it plans a query, that the pool cannot run the query's functions. The " +
+    "What happens if the pool cannot run the functions of a query. The driver checks this before the first task: the " +
       "pool may be unreachable, have another version of Python, Spark or the protocol, run registered functions only, " +
       "or refuse the session's certificate, token, identity or signing key; or the driver cannot use a file that these " +
       "settings name. `fail`: the query fails before its first task, with an error that names the setting to fix. " +

@@ -84,12 +84,8 @@ private[workers] final class HeaderCopy(stream: InputStream) {
     bytes
   }
 
-  /** Copy the rest of the stream, and return it. */
-  def rest(): Array[Byte] = {
-    val bytes = in.readAllBytes()
-    out.write(bytes)
-    bytes
-  }
+  /** Copy the rest of the stream. */
+  def rest(): Unit = in.transferTo(out): Unit
 }
 
 /** Raised if a stream does not begin like a stream of Spark's runner. */

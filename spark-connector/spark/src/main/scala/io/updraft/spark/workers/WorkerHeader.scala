@@ -53,9 +53,10 @@ final case class BroadcastChanges(
   *   services of this process that the worker may call, with their secrets, by port or path
   * @param hasLateService
   *   true if the port or path of one more service follows the header
-  * @param function
-  *   part that all runs of the same function have in common: the pickled function, with its
-  *   settings since Spark 4.3; empty if that comes after the header
+  * @param evalType
+  *   PythonEvalType of the task's function
+  * @param command
+  *   pickled function of an RDD, a stream or a Spark Connect session. None for other workers
   * @param bytes
   *   start of the stream for a worker on the pool: without secrets, without broadcast variables,
   *   which travel as artifacts, and without local properties that a function may not see
@@ -68,7 +69,8 @@ final case class WorkerHeader(
     broadcasts: BroadcastChanges,
     services: Map[String, Option[String]],
     hasLateService: Boolean,
-    function: Array[Byte],
+    evalType: Option[Int],
+    command: Option[Array[Byte]],
     bytes: Array[Byte]
 )
 
@@ -85,7 +87,7 @@ object WorkerHeader {
   private val StatefulTypes = 211 to 214
 
   /** Eval type of functions over RDDs. */
-  private val NoSqlFunction = 0
+  private val RddType = 0
 
   /** Key of the state server's port or path. */
   private val StateServer = "state_server_socket_port"
@@ -117,7 +119,7 @@ object WorkerHeader {
     val version = copy.text()
     val session = copy.text()
     val command = copy.block()
-    untasked(version, copy).copy(session = Some(session), function = command)
+    untasked(version, copy).copy(session = Some(session), command = Some(command))
   }
 
   private def ofPlanner(copy: HeaderCopy): WorkerHeader = {
@@ -131,9 +133,9 @@ object WorkerHeader {
     val version = copy.text()
     val isStateful = module == StateModule
     val includes = if (isStateful) Seq.empty else files(copy)
-    val function = copy.block()
+    val command = copy.block()
     untasked(version, copy)
-      .copy(includes = includes, hasLateService = isStateful, function = function)
+      .copy(includes = includes, hasLateService = isStateful, command = Some(command))
   }
 
   private def untasked(version: String, copy: HeaderCopy) = WorkerHeader(
@@ -144,7 +146,8 @@ object WorkerHeader {
     broadcasts = NoBroadcasts,
     services = Map.empty,
     hasLateService = false,
-    function = Array.emptyByteArray,
+    evalType = None,
+    command = None,
     bytes = copy.bytes
   )
 
@@ -162,9 +165,11 @@ object WorkerHeader {
     val header =
       try ofTask(message, layout)
       catch { case _: EOFException => throw new NotPySparkException("its frame is too short") }
+    message.rest()
+    val bytes = message.bytes
     frame.write(FramedHeader)
-    frame.write(header.bytes.length)
-    header.copy(bytes = frame.bytes ++ header.bytes)
+    frame.write(bytes.length)
+    header.copy(bytes = frame.bytes ++ bytes)
   }
 
   private def ofTask(copy: HeaderCopy, layout: StreamLayout): WorkerHeader = {
@@ -175,16 +180,14 @@ object WorkerHeader {
     val changes = broadcasts(copy)
     val evalType = copy.int()
     val state = if (StatefulTypes.contains(evalType)) stateServer(copy, layout) else Map.empty
-    val function =
-      if (layout.isFramed) copy.rest()
-      else if (evalType == NoSqlFunction) rddFunction(copy, layout)
-      else Array.emptyByteArray
+    val command = if (evalType == RddType) Some(rddCommand(copy, layout)) else None
     untasked(version, copy).copy(
       task = Some(task),
       includes = includes,
       broadcasts = changes,
       services = barrier ++ state,
-      function = function
+      evalType = Some(evalType),
+      command = command
     )
   }
 
@@ -260,7 +263,7 @@ object WorkerHeader {
     else Map(service(copy) -> Option.empty[String])
   }
 
-  private def rddFunction(copy: HeaderCopy, layout: StreamLayout): Array[Byte] = {
+  private def rddCommand(copy: HeaderCopy, layout: StreamLayout): Array[Byte] = {
     if (layout.hasJsonTask) {
       settings(copy): Unit
       settings(copy): Unit

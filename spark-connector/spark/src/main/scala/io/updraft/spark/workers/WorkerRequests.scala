@@ -59,7 +59,17 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
       .addAllPythonIncludes(header.includes.asJava)
       .setFunctionSha256(functionDigest(header))
       .build()
-    val payload = payloadOf(header.bytes).toByteString
+    val payload = SessionPayload
+      .newBuilder()
+      .setWorkerModule(
+        WorkerModule
+          .newBuilder()
+          .setName(process.workerModule)
+          .setOpening(ByteString.copyFrom(header.bytes))
+          .setSingleUse(!process.isReusable)
+      )
+      .build()
+      .toByteString
     val task = identity(header)
     val command = ExchangeCommand
       .newBuilder()
@@ -80,31 +90,21 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
         function,
         Signing.sha256(payload.toByteArray),
         Signing.sha256(Exchange.schemaHeader(StreamBatches.schema)),
-        Some(header.function).filter(_.nonEmpty).map(Signing.sha256)
+        header.command.map(Signing.sha256)
       ))
     }
     WorkerRequest(settings.clientOptions, command.build(), artifacts)
   }
 
-  private def payloadOf(opening: Array[Byte]): SessionPayload = SessionPayload
-    .newBuilder()
-    .setWorkerModule(
-      WorkerModule
-        .newBuilder()
-        .setName(process.workerModule)
-        .setOpening(ByteString.copyFrom(opening))
-        .setSingleUse(!process.isReusable)
-    )
-    .build()
-
-  /** Return the digest that identifies the function: the digest of a payload that has only the
-    * function as its opening. If the function follows the header, the stage's id stands for it,
-    * because all tasks of a stage run the same function.
+  /** Return the digest by which the pool counts the workers that a function kills: that of the
+    * module and the pickled function. If the header lacks the function, use its stage and its type
+    * instead; planners have only their module.
     */
   private def functionDigest(header: WorkerHeader): ByteString = {
-    val stage = header.task.map(_.stageId.toString).getOrElse("")
-    val function = if (header.function.isEmpty) stage.getBytes(UTF_8) else header.function
-    Signing.sha256(payloadOf(function).toByteArray)
+    val function = header.command.getOrElse(
+      (header.task.map(_.stageId) ++ header.evalType).mkString(" ").getBytes(UTF_8)
+    )
+    Signing.sha256(s"${process.workerModule}\n".getBytes(UTF_8) ++ function)
   }
 
   private def identity(header: WorkerHeader): v1.TaskIdentity = {

@@ -98,11 +98,12 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
       val bytes = header.text("pickled").text("data").toBytes
       val found = read(version, bytes)
       checkTask(found)
-      assert(new String(found.function, UTF_8) == "pickled")
+      assert(found.command.map(new String(_, UTF_8)).contains("pickled"))
+      assert(found.evalType.contains(0))
       assert(new String(found.bytes, UTF_8).endsWith("pickled"))
     }
     val ofSql = files(numbers(start.boolean(false))).int(205).text("more").toBytes
-    assert(read("4.1.4", ofSql).function.isEmpty)
+    assert(read("4.1.4", ofSql).command.isEmpty && read("4.1.4", ofSql).evalType.contains(205))
   }
 
   test("the secret of a barrier stage stays here") {
@@ -136,7 +137,7 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
   }
 
   test("4.3 writes the length of the header in front of it") {
-    val message = files(start.text(json(isBarrier = false))).int(0).text("the rest").toBytes
+    val message = files(start.text(json(isBarrier = false))).int(205).text("the rest").toBytes
     val framed = new Written().int(-8).int(message.length)
     framed.out.write(message)
     val header = read("4.3.0", framed.toBytes)
@@ -145,7 +146,12 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     assert(sent.readInt() == -8)
     assert(sent.readInt() == header.bytes.length - 8)
     assert(new String(header.bytes, UTF_8).endsWith("the rest"))
-    assert(header.function.sameElements(new Written().text("the rest").toBytes))
+    assert(header.command.isEmpty)
+    val ofRdd = files(start.text(json(isBarrier = false))).int(0).settings().settings()
+      .text("pickled").toBytes
+    val framedRdd = new Written().int(-8).int(ofRdd.length)
+    framedRdd.out.write(ofRdd)
+    assert(read("4.3.0", framedRdd.toBytes).command.map(new String(_, UTF_8)).contains("pickled"))
   }
 
   test("a frame that ends too early is not the end of the stream") {
@@ -154,9 +160,9 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
   }
 
   private def planner = files(new Written().text("3.11"))
-  private def check(header: WorkerHeader, bytes: Array[Byte], function: String): Unit = {
+  private def check(header: WorkerHeader, bytes: Array[Byte], command: Option[String]): Unit = {
     assert(header.pythonVersion == "3.11" && header.task.isEmpty && header.services.isEmpty)
-    assert(new String(header.function, UTF_8) == function)
+    assert(header.command.map(new String(_, UTF_8)) == command)
     assert(header.bytes.sameElements(bytes))
   }
   // The rest belongs to the stream of the task.
@@ -175,7 +181,7 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
       )
     ) {
       val header = read("4.3.0", continued(planner), s"pyspark.sql.worker.$module")
-      check(header, sent.toBytes, "")
+      check(header, sent.toBytes, None)
       assert(header.includes == Seq("lib.zip") && header.broadcasts.added.keySet == Set(5L, 9L))
       assert(header.session.isEmpty)
     }
@@ -185,12 +191,12 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     val source = "pyspark.sql.streaming.python_streaming_source_runner"
     def written = new Written().text("3.11").text("/files").int(1).text("lib.zip").text("pickled")
     val header = read("4.3.0", continued(written), source)
-    check(header, written.toBytes, "pickled")
+    check(header, written.toBytes, Some("pickled"))
     assert(header.includes == Seq("lib.zip") && !header.hasLateService)
     val state = "pyspark.sql.streaming.transform_with_state_driver_worker"
     def stateful = new Written().text("3.11").text("pickled")
     val ofState = read("4.3.0", continued(stateful), state)
-    check(ofState, stateful.toBytes, "pickled")
+    check(ofState, stateful.toBytes, Some("pickled"))
     assert(ofState.hasLateService)
   }
 
@@ -198,7 +204,7 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     val module = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
     def written = new Written().text("3.11").text("a session").text("pickled")
     val header = read("4.3.0", continued(written), module)
-    check(header, written.toBytes, "pickled")
+    check(header, written.toBytes, Some("pickled"))
     assert(header.session.contains("a session"))
   }
 
