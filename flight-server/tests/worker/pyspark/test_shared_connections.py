@@ -17,6 +17,7 @@ from typing import NoReturn
 import pyarrow as pa
 import pyspark
 import pytest
+from tests.support.waiting import until
 
 from updraft.errors import InternalError, ProtocolError, UpdraftError
 from updraft_server.worker.exchange import RequestBatch
@@ -113,10 +114,10 @@ def client() -> Iterator[Client]:
     client = Client()
     yield client
     client.end()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(_HANG_SECONDS)
-        assert not thread.is_alive()
-    client.close()
+    try:
+        until("the client's threads end", lambda: not set(threading.enumerate()) - before)
+    finally:
+        client.close()
 
 
 def test_threads_wait_for_different_connections(client: Client) -> None:
