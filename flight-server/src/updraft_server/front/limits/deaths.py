@@ -88,7 +88,7 @@ class HoldBack:
             )
 
     def died(self, owner: Owner, request: Request) -> None:
-        """Count a worker that died while it ran the function, or that the front ended at a limit that the function exceeded."""
+        """Count a worker that the function killed, directly or because it exceeded a limit."""
         self._count(self._culprits(owner, request))
 
     def ended_a_model(self, owner: Owner, request: Request) -> None:
