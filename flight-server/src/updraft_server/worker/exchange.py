@@ -7,7 +7,7 @@ counting, credits and the order of messages.
 
 import contextlib
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, NoReturn
 
@@ -92,6 +92,8 @@ class Exchange:
         """First error that the worker raised. It takes precedence over any error that the function raises after it."""
         self.retires_worker = False
         """Whether the pool has to replace the worker afterwards, because something of the function stays in it."""
+        self.has_accumulators: Callable[[], bool] = lambda: False
+        """Returns whether the loaded function has accumulators."""
         self.consumed = 0
         """Number of the last batch that the function took."""
         self.max_reply_batch_bytes = settings.max_reply_batch_bytes
@@ -218,7 +220,8 @@ class Exchange:
         self._reply_schema, self._reply_layout = schema, ArrowLayout(schema, self._text)
         header = memoryview(schema.serialize())[_IPC_PREFIX_BYTES:]
         self.clock.pause()
-        self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed), header)
+        metadata = exchange_pb2.ReplyMetadata(consumed=self.consumed, has_accumulators=self.has_accumulators())
+        self._send(metadata, header)
         self.clock.resume()
 
     def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:

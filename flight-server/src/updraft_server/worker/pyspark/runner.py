@@ -155,6 +155,7 @@ class SessionRunner:
             return self._run_module(payload.worker_module, assignment, exchange)
         stream = session_stream(self._kind(assignment.eval_type), payload, exchange)
         message = self._adapter.compose(assignment, payload, self._surroundings(assignment))
+        exchange.has_accumulators = lambda: bool(_accumulatorRegistry)
         with self._prepared(assignment, exchange):
             trailer = self._run_worker(message, stream, exchange)
         stream.close()

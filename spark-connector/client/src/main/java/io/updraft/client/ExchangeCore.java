@@ -65,9 +65,7 @@ final class ExchangeCore extends CallCore {
     this.recovery = new Recovery(options, RetryBudget.of(options.endpoint()), nowNanos);
   }
 
-  /**
-   * Return the core of a helper. The helper's deadline is measured from the opening of this core.
-   */
+  /** Return the core of a helper. The helper's deadline starts when this core is opened. */
   ExchangeCore newHelper(long nowNanos) {
     ExchangeCore core = new ExchangeCore(options(), Replay.REPLAY, openedNanos(), nowNanos);
     core.callsAsHelper = core.helper = true;
@@ -88,6 +86,11 @@ final class ExchangeCore extends CallCore {
 
   boolean hasAnswered() {
     return log.answered() > 0;
+  }
+
+  /** Return whether the loss of the worker would lose updates of accumulators. */
+  boolean expectsUpdates() {
+    return report == null && log.hasUnreportedUpdates();
   }
 
   void reportRoom() {
@@ -150,10 +153,7 @@ final class ExchangeCore extends CallCore {
     return refusable;
   }
 
-  /**
-   * Record that the call has sent its command and everything that the pool asked for. Batches may
-   * follow.
-   */
+  /** Record that the call has sent its command and everything that the pool asked for. */
   void opened(long commandBytes, long nowNanos) {
     admission.opened(commandBytes, nowNanos);
   }
@@ -314,6 +314,7 @@ final class ExchangeCore extends CallCore {
       replies.add(Reply.logged(logged.lines()), from);
     } else if (event instanceof ReplyEvent.SchemaKnown known) {
       takeSchema(known.schema());
+      log.expectUpdates(known.hasAccumulators());
     } else if (event instanceof ReplyEvent.Finished finished) {
       takeFinish(finished.report());
     } else if (event instanceof ReplyEvent.Failed failed) {
@@ -369,7 +370,7 @@ final class ExchangeCore extends CallCore {
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
     if (helper && log.answered() == log.sent()) {
       // The task has lost no batch and continues without this helper.
-      return new Recovery.Decision.GiveUp(reason);
+      return new Recovery.Decision.GiveUp(log.explained(reason, options()));
     }
     callsAsHelper = false;
     boolean connected = call().connected();

@@ -118,11 +118,14 @@ final class Helper {
   }
 
   /**
-   * Return whether the task can ignore the helper's failure: the task has taken every reply, and
-   * the failure is not an error that the function raised after it received a batch.
+   * Return whether the task can ignore the helper's failure: the task has taken every reply, no
+   * updates of accumulators are missing, and the failure is not an error that the function raised
+   * after it received a batch.
    */
   boolean isHarmless(ExchangeException failure) {
-    return unanswered == 0 && (!hasWorked() || failure.kind() != ErrorKind.ERROR_KIND_USER);
+    return unanswered == 0
+        && !exchange.read(exchange.core::expectsUpdates)
+        && (!hasWorked() || failure.kind() != ErrorKind.ERROR_KIND_USER);
   }
 
   /** Return whether a helper failed only because the pool had no worker for it. */

@@ -22,8 +22,12 @@ sealed interface ReplyEvent {
   /** Release the event's memory. Call this if nobody takes the event over. */
   default void drop() {}
 
-  /** Schema of the results. */
-  record SchemaKnown(Schema schema) implements ReplyEvent {}
+  /**
+   * Schema of the results.
+   *
+   * @param hasAccumulators true if the worker will report updates of accumulators when it finishes
+   */
+  record SchemaKnown(Schema schema, boolean hasAccumulators) implements ReplyEvent {}
 
   /** The function took request batches; {@link ReplyProtocol#consumed} says how many. */
   record Credit() implements ReplyEvent {}

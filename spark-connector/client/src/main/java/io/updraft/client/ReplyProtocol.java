@@ -281,6 +281,7 @@ final class ReplyProtocol implements AutoCloseable {
       throw new MalformedReplyException(UNNUMBERED);
     }
     move(State.Event.SCHEMA, UNNUMBERED);
-    return new ReplyEvent.SchemaKnown(IpcReader.schema(message.header()));
+    return new ReplyEvent.SchemaKnown(
+        IpcReader.schema(message.header()), metadata.getHasAccumulators());
   }
 }

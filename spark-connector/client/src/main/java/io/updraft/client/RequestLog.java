@@ -16,6 +16,10 @@ final class RequestLog implements AutoCloseable {
   private final TreeMap<Long, RequestBatch> held = new TreeMap<>();
   private final boolean oneToOne;
   private boolean replayable;
+
+  /** True if a worker will report updates of accumulators at its end. */
+  private boolean expectsUpdates;
+
   private long sent;
   private long transmitted;
   private long consumed;
@@ -66,11 +70,19 @@ final class RequestLog implements AutoCloseable {
   }
 
   /**
-   * Return the failure. If the exchange could not be replayed because it no longer held the
-   * batches, add this explanation.
+   * Return the failure. If the exchange could not be replayed because of its batches or its
+   * accumulators, add this explanation.
    */
   Failure explained(Failure failure, ClientOptions options) {
-    if (forgottenBytes == 0 || !Recovery.isLoss(failure)) {
+    if (!Recovery.isLoss(failure)) {
+      return failure;
+    }
+    if (hasUnreportedUpdates()) {
+      return failure.withMessage(
+          failure.message()
+              + "; not replayed: the function has accumulators, and the updates of the answered batches are lost");
+    }
+    if (forgottenBytes == 0) {
       return failure;
     }
     return failure.withMessage(
@@ -135,6 +147,20 @@ final class RequestLog implements AutoCloseable {
     }
   }
 
+  /**
+   * Record whether the current worker will report updates of accumulators. If so, a one-to-one
+   * exchange cannot be replayed after its first answer, because the worker reports the updates of
+   * all batches together at its end.
+   */
+  void expectUpdates(boolean expected) {
+    expectsUpdates |= expected;
+  }
+
+  /** Return whether a worker has answered a batch for which it reports updates of accumulators. */
+  boolean hasUnreportedUpdates() {
+    return expectsUpdates && oneToOne && answered > 0;
+  }
+
   private void forget() {
     replayable = false;
     unansweredBytes = 0;
@@ -167,6 +193,9 @@ final class RequestLog implements AutoCloseable {
     answered++;
     consumedThrough(answered);
     release(answered);
+    if (expectsUpdates && replayable) {
+      forget();
+    }
   }
 
   private void release(long number) {

@@ -15,6 +15,8 @@ import io.updraft.proto.v1.Error;
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.Report;
 import java.time.Duration;
+import java.util.List;
+import org.apache.arrow.vector.types.pojo.Schema;
 import org.junit.jupiter.api.Test;
 
 /** Tests of an exchange's core without a pool or a thread. Each test sets the time itself. */
@@ -104,6 +106,48 @@ final class ExchangeCoreTest {
     core.onClosed(core.call(), Status.RESOURCE_EXHAUSTED, new Metadata(), 0);
     assertEquals(Replicas.Departure.LOST, core.departure());
     assertFalse(core.isRecoveryDue(0));
+  }
+
+  private static final Schema NO_COLUMNS = new Schema(List.of());
+
+  private ExchangeCore answeredOnce(ExchangeCore core, boolean hasAccumulators) throws Exception {
+    on(core, new ReplyEvent.Admitted());
+    admit(core, ROWS);
+    assertNotNull(core.nextToSend());
+    core.onEvent(core.call(), new ReplyEvent.SchemaKnown(NO_COLUMNS, hasAccumulators), 1, 0, 0);
+    core.onEvent(core.call(), answer(1), 1, 0, 0);
+    return core;
+  }
+
+  private static void loseWorker(ExchangeCore core) throws MalformedReplyException {
+    core.onEvent(core.call(), failed(ErrorKind.ERROR_KIND_WORKER), 1, 0, 0);
+    core.onClosed(core.call(), Status.ABORTED, new Metadata(), 0);
+  }
+
+  @Test
+  void a_lost_worker_that_has_answered_with_accumulators_fails_the_exchange() throws Exception {
+    ExchangeCore without = answeredOnce(opened(Replay.REPLAY), false);
+    loseWorker(without);
+    assertTrue(without.isRecoveryDue(0));
+    ExchangeCore with = answeredOnce(opened(Replay.REPLAY), true);
+    assertTrue(with.expectsUpdates());
+    loseWorker(with);
+    assertFalse(with.isRecoveryDue(0));
+    assertEquals(1, with.next().reply().sequence());
+    ExchangeException failure = assertThrows(ExchangeException.class, with::next);
+    assertEquals(ErrorKind.ERROR_KIND_WORKER, failure.kind());
+    assertTrue(failure.getMessage().contains("not replayed: the function has accumulators"));
+  }
+
+  @Test
+  void a_lost_worker_that_has_not_answered_is_replaced_even_with_accumulators() throws Exception {
+    ExchangeCore core = opened(Replay.REPLAY);
+    on(core, new ReplyEvent.Admitted());
+    admit(core, ROWS);
+    assertNotNull(core.nextToSend());
+    core.onEvent(core.call(), new ReplyEvent.SchemaKnown(NO_COLUMNS, true), 1, 0, 0);
+    loseWorker(core);
+    assertTrue(core.isRecoveryDue(0));
   }
 
   @Test

@@ -94,31 +94,44 @@ final class HelperFailuresTest {
     }
   }
 
+  /** Answer all batches and lose the worker before its report. */
+  private static TestPool.Behaviour vanishesAtTheEnd(boolean hasAccumulators) {
+    return call -> {
+      FlightData opening = call.receive();
+      call.sendSchema(opening.header(), hasAccumulators);
+      for (long sequence = 1; ; sequence++) {
+        FlightData next = call.receive();
+        if (next.request().hasFinish()) {
+          Behaviours.drains(call);
+          return;
+        }
+        SlowFunction.compute();
+        call.sendBatch(sequence, sequence, next, Batches.rows(next.header()));
+      }
+    };
+  }
+
   @Test
   void a_helper_whose_end_is_lost_after_its_last_reply_is_not_replaced() throws Exception {
-    TestPool.Behaviour vanishesAtTheEnd =
-        call -> {
-          FlightData opening = call.receive();
-          call.sendSchema(opening.header());
-          for (long sequence = 1; ; sequence++) {
-            FlightData next = call.receive();
-            if (next.request().hasFinish()) {
-              Behaviours.drains(call);
-              return;
-            }
-            SlowFunction.compute();
-            call.sendBatch(sequence, sequence, next, Batches.rows(next.header()));
-          }
-        };
     try (TestPool pool =
             TestPool.of(
                 function::serve,
-                vanishesAtTheEnd,
+                vanishesAtTheEnd(false),
                 function.refuses(ErrorKind.ERROR_KIND_PERMISSION_DENIED));
         SlowTask task = new SlowTask(pool, Replay.REPLAY)) {
       assertEquals(SlowTask.numbers(SlowTask.BATCHES), task.run(SlowTask.BATCHES));
       assertEquals(1, task.exchange().helpers());
       assertEquals(0, task.exchange().replays());
+    }
+  }
+
+  @Test
+  void a_helper_that_ends_without_its_updates_of_accumulators_fails_the_task() throws Exception {
+    try (TestPool pool = TestPool.of(function::serve, vanishesAtTheEnd(true));
+        SlowTask task = new SlowTask(pool, Replay.REPLAY)) {
+      ExchangeException error =
+          assertThrows(ExchangeException.class, () -> task.run(SlowTask.BATCHES));
+      assertTrue(error.getMessage().contains("the function has accumulators"), error.getMessage());
     }
   }
 

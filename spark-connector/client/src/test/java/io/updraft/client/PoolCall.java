@@ -117,8 +117,13 @@ final class PoolCall {
   }
 
   void sendSchema(byte[] header) {
+    sendSchema(header, false);
+  }
+
+  void sendSchema(byte[] header, boolean hasAccumulators) {
     admit();
-    send(FlightData.reply(ReplyMetadata.getDefaultInstance(), header, END));
+    ReplyMetadata metadata = ReplyMetadata.newBuilder().setHasAccumulators(hasAccumulators).build();
+    send(FlightData.reply(metadata, header, END));
   }
 
   void sendCredit(long consumed) {
