@@ -109,6 +109,29 @@ async def test_a_worker_that_comes_after_nobody_waits_is_let_go(zygote: Zygote) 
         assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(worker_end, 1), 60) == b""
 
 
+async def test_a_worker_whose_caller_is_cancelled_as_it_comes_is_let_go(
+    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forking = asyncio.create_task(zygote.client.fork())
+    asked = await zygote.receive()
+    assert isinstance(asked, Fork)
+    arrived = zygote.client._forked
+
+    def arrive_and_cancel(packet: Forked, descriptors: list[int]) -> None:
+        arrived(packet, descriptors)
+        forking.cancel()
+
+    monkeypatch.setattr(zygote.client, "_forked", arrive_and_cancel)
+    front_end, worker_end = socket.socketpair()
+    with worker_end, os.fdopen(os.open(os.devnull, os.O_RDONLY)) as output:
+        zygote.send(Forked(asked.request, "a-1", 4711), front_end.fileno(), *[output.fileno()] * 3)
+        front_end.close()
+        await asyncio.wait([forking])
+        assert forking.cancelled()
+        worker_end.setblocking(False)
+        assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(worker_end, 1), 60) == b""
+
+
 async def test_a_zygote_that_retires_is_lost_and_its_connection_is_somebody_elses(zygote: Zygote) -> None:
     forking = asyncio.create_task(zygote.client.fork())
     await zygote.receive()

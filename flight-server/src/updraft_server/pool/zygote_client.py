@@ -57,6 +57,12 @@ class ForkedWorker(NamedTuple):
     pidfd: int
     """For signals, which the kernel refuses if the front is in another PID namespace; -1 if there is none."""
 
+    def close(self) -> None:
+        """Close the descriptors. The worker ends by itself when its socket is closed."""
+        for descriptor in (self.socket_fd, self.output_fd, self.stack_fd, self.pidfd):
+            if descriptor >= 0:
+                os.close(descriptor)
+
 
 class ZygoteClient:
     """Connection to the current zygote, and later to its successors. Used from one event loop."""
@@ -212,6 +218,11 @@ class ZygoteClient:
         answer = self._answers[request] = self._loop.create_future()
         try:
             return await answer
+        except asyncio.CancelledError:
+            # The answer may have arrived just before the cancellation.
+            if not answer.cancelled() and not answer.exception() and isinstance(answer.result(), ForkedWorker):
+                answer.result().close()
+            raise
         finally:
             self._answers.pop(request, None)
 
