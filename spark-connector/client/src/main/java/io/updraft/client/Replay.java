@@ -5,7 +5,8 @@ package io.updraft.client;
 public enum Replay {
   /**
    * For deterministic one-to-one functions: keep unanswered batches, and send them to another
-   * worker if their worker is lost.
+   * worker if their worker is lost. The exchange fails instead if the function has accumulators and
+   * the lost worker has answered a batch.
    */
   REPLAY,
   /**
