@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time limits of a function's work: one for each batch, and one for the time without taking or returning a batch.
+"""Time limits of a function: one for each batch, and one for periods in which the function takes and returns no batch.
 
-When a limit is exceeded, the kernel's timer ends the process through the default action of SIGALRM. This needs no
-thread, and also ends a function that never returns from C code. The front (`updraft_server.front.relay`) tells the
+When a limit is exceeded, the kernel's timer ends the process through the default action of SIGALRM. The timer needs no
+thread, and works even if a function never returns from C code. The front (`updraft_server.front.relay`) tells the
 client why the worker died.
 """
 
@@ -11,7 +11,7 @@ import math
 import signal
 from collections.abc import Iterator
 
-# Longer than any worker lives, and shorter than the longest time that Python can pass to the kernel.
+# Longer than the life of any worker, and within the range of times that Python can pass to the kernel.
 _FOREVER_SECONDS = 1e9
 
 
@@ -23,7 +23,7 @@ class BatchClock:
         self._armed_seconds = 0.0
 
     def limit(self, batch_seconds: float, idle_seconds: float = 0.0) -> None:
-        """Set the limits for each batch, and for the time without taking or returning a batch; 0 means no limit."""
+        """Set the limits for each batch, and for the time in which no batch is taken or returned; 0 means no limit."""
         self._batch_seconds = batch_seconds or math.inf
         self._idle_seconds = idle_seconds or math.inf
 
@@ -44,7 +44,7 @@ class BatchClock:
         self._arm(min(self._left_seconds, self._idle_seconds))
 
     def allow_for(self, batches: int) -> None:
-        """Add the time limits of `batches` earlier batches, which the function has stored but not worked on yet."""
+        """Add the limits of `batches` earlier batches, which the function has stored but not processed yet."""
         if not batches:
             return
         self.pause()
@@ -59,7 +59,7 @@ class BatchClock:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the timer during the block, while the function waits for something other than its own work."""
+        """Stop the timer during the block, in which the function waits and does not work."""
         self.pause()
         try:
             yield
@@ -67,6 +67,6 @@ class BatchClock:
             self.resume()
 
     def stop(self) -> None:
-        """Remove the limits after the function has ended."""
+        """Stop the timer and remove the limits."""
         self.pause()
         self._batch_seconds = self._idle_seconds = self._left_seconds = math.inf

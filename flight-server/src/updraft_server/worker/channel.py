@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker's end of its socketpair: sends and receives whole frames, with blocking calls and no thread.
+"""Worker's end of the socketpair to the front: sends and receives whole frames with blocking calls, without threads.
 
 The channel receives header and body straight into one buffer. The buffer is laid out as an encapsulated IPC message
-with the body on a 64-byte boundary, so that Arrow reads it without a copy.
+with the body on a 64-byte boundary, so that Arrow reads the message without a copy.
 """
 
 import os
@@ -49,7 +49,7 @@ class ReceivedFrame(NamedTuple):
 
 
 class Channel:
-    """Frames over a blocking stream socket. The process ends when the front has closed its end."""
+    """Blocking stream socket to the front, for whole frames. If the front closes its end, the process exits."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -64,7 +64,7 @@ class Channel:
         return self._socket.fileno()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until a frame has begun to arrive. Return False if none has after this time; None means no limit."""
+        """Wait until a frame begins to arrive. Return False if no frame does within `seconds`; None means no limit."""
         arrivals = select.poll()
         arrivals.register(self._socket, select.POLLIN)
         return bool(arrivals.poll(None if seconds is None else seconds * 1000))
@@ -107,7 +107,7 @@ class Channel:
             self.leave()
 
     def discard_until_closed(self) -> None:
-        """Read and discard. After a failure the front may still be writing, and it decides when this worker ends."""
+        """Discard all input until the front closes the channel. After a failure, the front may still be sending."""
         scratch = bytearray(1 << 16)
         try:
             while self._socket.recv_into(scratch):
@@ -116,7 +116,7 @@ class Channel:
             return
 
     def leave(self) -> NoReturn:
-        """End the process: it has no work without a front, and user code must not notice that the front is gone."""
+        """Exit at once: without a front there is no work, and user code must not notice that the front is gone."""
         os._exit(EXIT_FRONT_GONE)
 
     def _fill(self, pieces: list[memoryview]) -> None:

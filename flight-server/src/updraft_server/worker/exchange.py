@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One exchange as its worker sees it: the state machine of proto/README.md over frames.
+"""Worker's side of one exchange: the state machine of proto/README.md, over frames.
 
-The code that runs a function gets batches with `take`, and sends results with `reply`. This module handles numbering,
-counting, credits and the order of messages.
+The code that runs a function receives batches from `take`, and sends results with `reply`. This module handles
+numbering, counting, credits and the order of messages.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class RequestBatch(NamedTuple):
 
     batch: pa.RecordBatch
     group_ends: Sequence[int] = ()
-    """Row offsets before which a group ends, in order."""
+    """For each group that ends in the batch, the offset of the first row after the group, in order."""
     input: int = 0
     """Side of a cogroup: 0 is left, 1 is right."""
 
@@ -68,14 +68,14 @@ _MAX_PLAIN_REPLY_BYTES = 4 * 1024 * 1024 - _MAX_METADATA_BYTES
 _IPC_PREFIX_BYTES = 8
 
 DIFFERENT_SCHEMA = "Tried to write record batch with different schema"
-"""Message of pyarrow's stream writer, through which stock PySpark would have sent the batch."""
+"""Error message of pyarrow's stream writer, which stock PySpark uses to send batches."""
 
 
 class InputState(enum.Enum):
     """Progress of the client's half of the exchange."""
 
     OPEN = "open"
-    FINISHED = "finished"  # the client's Finish came and its counts were right
+    FINISHED = "finished"  # the client's Finish arrived, with the right counts
     ENDED = "ended"  # the client has half-closed
 
 
@@ -89,9 +89,9 @@ class Exchange:
         self.state = InputState.OPEN
         self.plain = False
         self.failure: UpdraftError | None = None
-        """First error that the worker raised. It takes precedence over any error that the function raises after it."""
+        """First error that the worker found in input or replies; takes precedence over later errors of the function."""
         self.retires_worker = False
-        """Whether the pool has to replace the worker afterwards, because something of the function stays in it."""
+        """Whether the pool must replace the worker after this exchange, because the function leaves state behind."""
         self.has_accumulators: Callable[[], bool] = lambda: False
         """Returns whether the loaded function has accumulators."""
         self.consumed = 0
@@ -112,7 +112,7 @@ class Exchange:
         self._rows_replied = 0
 
     def open(self, assignment: Assignment, command: ReceivedFrame) -> None:
-        """Apply the front's decisions, the schema, and the client's limits where they are tighter.
+        """Apply the front's decisions, the schema, and the client's limits that are tighter than the pool's.
 
         Raises ProtocolError.
         """
@@ -146,7 +146,7 @@ class Exchange:
 
     @property
     def _text(self) -> Text:
-        """Text check: UTF-8 for registered functions, which promise text to any client. Spark may send any bytes."""
+        """Encoding required of text: UTF-8 for registered functions, whose clients rely on it; any bytes for Spark."""
         return Text.UTF_8 if self._assignment.function_name else Text.BYTES
 
     @property
@@ -161,13 +161,13 @@ class Exchange:
             self._add_input(pa.py_buffer(second_input_schema), "second_input_schema")
 
     def fail(self, error: UpdraftError) -> NoReturn:
-        """Record and raise an error of the worker. Errors of functions, even of the same class, are not recorded."""
+        """Record and raise an error that the worker found. Errors that functions raise must not be recorded here."""
         self.failure = self.failure or error
         raise error
 
     @contextlib.contextmanager
     def loading(self, load: Load) -> Iterator[None]:
-        """Let the front limit the time of the block, which loads the function. This does not count as batch time."""
+        """Let the front limit the time of the block, which loads the function. This time is not part of batch time."""
         self._channel.send(FrameKind.LOADING, load.encode())
         try:
             with self.clock.paused():
@@ -176,7 +176,7 @@ class Exchange:
             self._channel.send(FrameKind.LOADED)
 
     def take(self) -> RequestBatch | None:
-        """Return the next batch, checked and valid, or None once the client has finished. Raises UpdraftError."""
+        """Return the next batch, checked and valid, or None after the client's last batch. Raises UpdraftError."""
         self.clock.pause()
         batch = self._next()
         # The time limits of a batch also apply to the function's work after its last batch.
@@ -196,19 +196,19 @@ class Exchange:
             raise
 
     def acknowledge(self) -> None:
-        """Send credit for the batches taken since the last message, if there are any. `take` also does this."""
+        """Send credit for batches taken since the last message that was sent, if any. `take` calls this method."""
         if self._consumed_sent < self.consumed:
             self.clock.pause()
             self._send_credit()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until a batch, or the end, has begun to arrive. Return False if none has after this time."""
+        """Wait until a batch or the end of the input begins to arrive. Return False if `seconds` pass before that."""
         self.clock.pause()
         return self._channel.wait(seconds)
 
     @property
     def descriptor(self) -> int:
-        """Descriptor that is readable once a batch, or the end, has begun to arrive."""
+        """Descriptor that becomes readable when a batch or the end of the input begins to arrive."""
         return self._channel.descriptor
 
     def announce(self, schema: pa.Schema) -> None:
@@ -225,7 +225,7 @@ class Exchange:
         self.clock.resume()
 
     def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:
-        """Send one batch of results, and before the first batch its schema. Only table functions have `row_ends`."""
+        """Send one batch of results; before the first batch, send its schema. Only table functions pass `row_ends`."""
         if self._reply_schema is None:
             self.announce(batch.schema)
         elif not batch.schema.equals(self._reply_schema):
@@ -262,8 +262,8 @@ class Exchange:
         )
 
     def _send_parts(self, body: memoryview) -> memoryview:
-        """Send a large body except for its last part, and return that part. It is sent with the batch's number."""
-        # Leave room, because the last part shares its message with Arrow's header.
+        """Send all parts of a large body but the last. Return the last part, to be sent with the batch's number."""
+        # Leave room for Arrow's header, which is in the same message as the last part.
         part_bytes = min(PART_BYTES, max(1, self.max_reply_batch_bytes // 2))
         for part, data in parts_before_last(body, part_bytes):
             self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed, part=part), b"", data)
@@ -274,7 +274,7 @@ class Exchange:
         self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed, log_lines=lines))
 
     def finish(self, report: exchange_pb2.Report) -> None:
-        """Raise the worker's recorded error, which the function may have hidden, or else send the counts of replies."""
+        """Raise the recorded error, which the function may have caught. If there is none, send the replies' counts."""
         self.clock.stop()
         if self.failure is not None:
             raise self.failure
@@ -326,10 +326,10 @@ class Exchange:
         ends = checked_ends(metadata, batch.num_rows, takes_groups=self._takes_groups)
         self.consumed = metadata.sequence
         if self.consumed == 1 and not self.plain:
-            # Acknowledge the first batch at once: if it kills the worker, the client must know that the worker had
-            # taken it. Later batches need no separate acknowledgement, because they follow a reply.
+            # Acknowledge the first batch at once: if the batch kills the worker, the client must know that the worker
+            # had taken it. Later batches need no acknowledgement of their own, because each of them follows a reply.
             self._send_credit()
-            # Send this credit again when the function asks for the next batch, because the worker then waits for the
+            # When the function asks for the next batch, send this credit again, because the worker then waits for the
             # client.
             self._consumed_sent = 0
         self._rows_taken += batch.num_rows

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes on errors that occur only on a pool, in functions that worked on the driver.
+"""Notes on errors that a function raises on a pool although it works on the driver.
 
-On the pool, a module may be missing, or a file may be out of reach.
+The pool may lack a module, or the sandbox may block writing to a file.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _WHERE_TO_WRITE = (
 
 
 def explain(error: BaseException) -> None:
-    """Add a note (PEP 678) if the error, or one of its causes, is a missing module or a file out of reach."""
+    """Add a note (PEP 678) if the error or one of its causes is a missing module, or a file that the sandbox blocks."""
     for cause in _causes(error):
         if isinstance(cause, ModuleNotFoundError):
             error.add_note(f"It ran on {_pool()}, where functions import from the Python in {sys.prefix} {_HOW_TO_ADD}")
@@ -44,7 +44,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None and id(cause) not in seen:
         yield cause
         seen.add(id(cause))
-        # Skip __context__: it may be an error that the function has handled, which explains nothing.
+        # Skip __context__: the function may have handled that error, which then explains nothing.
         cause = cause.__cause__
 
 
@@ -57,6 +57,6 @@ def _is_out_of_reach(error: OSError) -> bool:
         return False
     # access(2) checks the user's permissions and ignores Landlock.
     with contextlib.suppress(ValueError):
-        above = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 - it may be bytes
+        above = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 - the path may be bytes
         return os.access(path if os.path.lexists(path) else above, os.W_OK)
     return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Main loop of a worker process after the zygote forked it: take a command, serve its exchange, restore the process."""
+"""Main loop of a forked worker process: receives a command, serves the exchange, and restores the process state."""
 
 import time
 from pathlib import Path
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class Ownership:
     """Owner of a worker, set by the worker's first exchange.
 
-    The front sends a worker exchanges of only one owner. If it made a mistake, this check keeps one owner from seeing
-    what another owner has left in the process.
+    The front sends each worker the exchanges of one owner only. If the front makes a mistake, this check keeps an owner
+    from seeing data that another owner left in the process.
     """
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Ownership:
         self.is_lasting = True
         """Whether the worker may serve another exchange.
 
-        If the client names no application, the worker may not, because nothing shows which other exchanges belong to
-        the same client.
+        False if the client names no application: the worker then cannot tell which other exchanges belong to that
+        client.
         """
 
     def take(self, assignment: Assignment) -> None:
@@ -57,12 +57,12 @@ class Ownership:
 
 
 def _registered(assignment: Assignment) -> tuple[str, ...]:
-    """Return the owner for registered functions. No session code may run in a process that has had their rows."""
+    """Return the owner for registered functions. A process that has run one must never run session code."""
     return ("registered functions", "restricted") if assignment.restricted else ("registered functions",)
 
 
 class Ending(NamedTuple):
-    """Last frame of an exchange."""
+    """Last frame that the worker sends for an exchange."""
 
     kind: FrameKind
     app_metadata: bytes = b""
@@ -93,7 +93,7 @@ class Worker:
         self._ownership = Ownership()
 
     def run(self) -> NoReturn:
-        """Serve exchanges until one leaves the worker unfit for the next, or the front goes away."""
+        """Serve exchanges until the worker cannot be reused after one, or the front closes the channel."""
         self._channel.send(FrameKind.READY)
         ending = Ending(FrameKind.DONE)
         while ending.kind is FrameKind.DONE:
@@ -127,7 +127,7 @@ class Worker:
         return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
 
     def _bind(self, assignment: Assignment) -> None:
-        """Give up, for good, the rights that this exchange's function must not have; raises PoolUnavailableError."""
+        """Permanently drop the rights that this exchange's function must not have; raises PoolUnavailableError."""
         if assignment.function_name:
             if assignment.restricted:
                 self._restrict(assignment)
@@ -135,14 +135,14 @@ class Worker:
         if not self._is_bound:
             self._confine(assignment)
         if out_of_reach([assignment.files_directory, *assignment.broadcasts.values()]) is not None:
-            # The directory was recreated after this worker was confined. Its Landlock rules refer to the old directory.
+            # The directory was recreated after this worker was confined: Landlock still allows only the old directory.
             raise errors.PoolUnavailableError(
                 "the worker can no longer read the artifacts of its session: retry on another one"
             )
 
     def _restrict(self, assignment: Assignment) -> None:
         if assignment.function_name not in self._settings.restricted_functions:
-            # The model processes of this function have the pool's network and subprocess rights.
+            # This function's model processes are not restricted, so restricted code must not reach them.
             self._model_channel.close()
         if not self._is_bound:
             try:
@@ -152,12 +152,12 @@ class Worker:
             self._is_bound = True
 
     def _confine(self, assignment: Assignment) -> None:
-        # Models belong to registered functions, and session functions must not reach them.
+        # Only registered functions use models. Session functions must not reach them.
         self._model_channel.close()
         try:
             self._files.confine(self._scratch, assignment.artifacts_directory, assignment.named_tenant)
         except OSError as error:
-            # A registered function may have left threads running. A fresh worker has none.
+            # A registered function may have left threads, which cannot be confined. A fresh worker has no such threads.
             raise errors.PoolUnavailableError(f"the worker cannot be bound to a session: {error}") from error
         use_own_home(self._scratch, self._settings.writable_paths)
         self._is_bound = True
@@ -174,7 +174,7 @@ class Worker:
         return self._sessions.run(assignment, _session_payload(frame), exchange, received_seconds)
 
     def _failed(self, error: BaseException, exchange: Exchange) -> Ending:
-        # An error in the client's input takes precedence: it caused the errors that the function raised afterwards.
+        # The exchange's recorded error takes precedence: it caused any error that the function raised afterwards.
         failure = exchange.failure or error
         if not isinstance(failure, errors.UpdraftError):
             failure = errors.InternalError(f"the worker failed: {describe(error)}")
@@ -187,7 +187,7 @@ def _restored(before: ProcessState) -> bool:
     try:
         return before.restore()
     except Exception:
-        # A function may have broken anything that `restore` needs. Replace the worker.
+        # The function may have broken anything that `restore` needs, so the pool must replace the worker.
         return False
 
 

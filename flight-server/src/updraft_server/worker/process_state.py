@@ -2,8 +2,8 @@
 """Snapshot of the process-wide state that an exchange may change. The worker restores it before the next exchange.
 
 Imported modules stay loaded. The worker kills processes that user code started. If there were such processes, or if
-something cannot be restored (threads), the pool replaces the worker. If an author's code forks a process, the child
-must not return from the author's code into Updraft's (`in_this_process`).
+something cannot be restored (threads), the pool replaces the worker. `in_this_process` keeps a child that an author's
+code forks from returning into Updraft's code.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from updraft_server.linux.descendants import children, kill_child
 
 @contextlib.contextmanager
 def in_this_process() -> Iterator[None]:
-    """End any child process that is forked in the block and leaves the block, so that only this process continues."""
+    """Exit any forked child that reaches the end of the block, so that only this process continues after the block."""
     pid = os.getpid()
     try:
         yield
@@ -32,7 +32,7 @@ def in_this_process() -> Iterator[None]:
             os._exit(1)
 
 
-# __WALL, which Python does not define: also wait for children that do not signal their parent when they end.
+# __WALL, which Python does not define: also wait for children that do not signal their parent when they exit.
 _WALL = 0x40000000
 _LAST_DEATHS_SECONDS = 1.0
 _PAUSE_SECONDS = 0.001
@@ -40,7 +40,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signa
 
 
 class ProcessState:
-    """Process-wide settings, as they are when this object is made."""
+    """Process-wide settings at the time when this object is created."""
 
     def __init__(self) -> None:
         root = logging.getLogger()
@@ -58,7 +58,7 @@ class ProcessState:
         self._threads = threading.active_count()
 
     def restore(self) -> bool:
-        """Restore what has changed. Return False if something is left that only the end of the process removes."""
+        """Restore the settings. Return False if the process must be replaced: it has extra threads, or had children."""
         restore_environment(self._environment)
         sys.path[:] = self._path
         os.chdir(self._directory)
@@ -70,7 +70,7 @@ class ProcessState:
         root = logging.getLogger()
         root.handlers[:] = self._log_handlers
         root.setLevel(self._log_level)
-        # This is a list, although typeshed does not say so.
+        # `warnings.filters` is a list, although typeshed declares another type.
         warnings.filters[:] = self._warning_filters  # type: ignore[index]
         reseed()
         sys.setrecursionlimit(self._recursion_limit)
@@ -92,7 +92,7 @@ def restore_environment(environment: dict[str, str]) -> None:
 
 
 def reseed() -> None:
-    """Reseed the random generators. They have the zygote's state, which all workers share, or a function's seed."""
+    """Reseed the random generators, which otherwise keep a function's seed or the state that all workers inherit."""
     random.seed()
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed()
@@ -101,8 +101,8 @@ def reseed() -> None:
 def _end_children() -> bool:
     """Kill all live children of this process; return whether there were any.
 
-    A daemon whose parents have ended is a child of this process. A child may outlive this call, or a function may hide
-    it. The zygote then kills it when the worker ends.
+    A daemon whose parents have exited is a child of this process. If a child outlives this call, or if a function hides
+    a child, the zygote kills that child when the worker exits.
     """
     give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
     found = False
@@ -113,6 +113,6 @@ def _end_children() -> bool:
                 found = True
                 for child in children():
                     kill_child(child)
-                # Polling is the only way to notice the end of children of every kind.
+                # Poll, because no signal reports the exit of every kind of child.
                 time.sleep(_PAUSE_SECONDS)
     return found

@@ -3,7 +3,7 @@
 
 Rows outside a slice must not affect what a function sees. When pyarrow converts a map for pandas, the result depends on
 the whole array, including rows outside the slice. If one of those rows had a null, a function would get floats where
-stock PySpark gives it integers. So slices of columns with maps are copies.
+stock PySpark gives it integers. So `slicer` copies the rows of each slice if a column contains maps.
 """
 
 import math
@@ -18,7 +18,7 @@ from updraft.errors import UpdraftError, UserError
 
 
 def slicer(batch: pa.RecordBatch) -> Callable[[int, int], pa.RecordBatch]:
-    """Return a function that slices the batch by first row and number of rows. It copies if a column holds maps."""
+    """Return a function that slices the batch by first row and number of rows, and copies if a column contains maps."""
     if any(map(_holds_map, batch.schema.types)):
         return lambda start, rows: pa.concat_batches([batch.slice(start, rows)])
     return batch.slice  # type: ignore[no-any-return]
@@ -49,9 +49,9 @@ class ReplyChannel(Protocol):
     """Destination of replies, such as `updraft_server.worker.exchange.Exchange`."""
 
     max_records_per_reply: int
-    """Most rows of one batch of a free-running function; 0 means no limit."""
+    """Most rows in one reply of a free-running function; 0 means no limit."""
     max_bytes_per_reply: int
-    """Size in bytes above which a batch of a free-running function is split."""
+    """Size in bytes above which a reply of a free-running function is split."""
 
     def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:
         """Send a batch."""
@@ -61,7 +61,10 @@ class ReplyChannel(Protocol):
 
 
 class FreeRunningReplies:
-    """Replies of a free-running function: one for each batch, or several if the batch is too large for a reply."""
+    """Replies of a free-running function, which may yield any number of batches for a request.
+
+    Each batch becomes one reply, or several replies if the batch is too large for one.
+    """
 
     def __init__(self, exchange: ReplyChannel) -> None:
         self._exchange = exchange
@@ -71,7 +74,7 @@ class FreeRunningReplies:
         """Do nothing: a free-running function owes no reply for a request."""
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Send a batch that the function has yielded, in several replies if necessary; raises UpdraftError."""
+        """Send a batch that the function has yielded; raises UpdraftError."""
         self._send(batch)
 
     def _send(self, batch: pa.RecordBatch) -> None:
@@ -102,10 +105,10 @@ class JoinedReplies(FreeRunningReplies):
         self._held_bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Hold the batch until there are enough bytes to send."""
+        """Hold the batch. Send all held batches when they have enough bytes, or when there are enough of them."""
         if self._held and not batch.schema.equals(self._held[0].schema):
             self.flush()
-        # A batch without rows is sent for its schema, which the held batches have already.
+        # A batch without rows serves only to send its schema, which the held batches contain already.
         if self._held and not batch.num_rows:
             return
         self._held.append(batch)
@@ -127,7 +130,7 @@ class JoinedReplies(FreeRunningReplies):
 
 
 class OutputReplies(JoinedReplies):
-    """Replies of a function that yields one batch for each input row, with the place where each row's output ends."""
+    """Replies of a function that yields one batch for each input row. A reply includes the ends of these outputs."""
 
     def __init__(self, exchange: ReplyChannel) -> None:
         super().__init__(exchange)
@@ -135,7 +138,7 @@ class OutputReplies(JoinedReplies):
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Hold the output until there is enough to send."""
+        """Hold the output of one input row. Send all held outputs when there are enough."""
         self._rows += batch.num_rows
         self._ends.append(self._rows)
         super().add(batch)
@@ -149,20 +152,20 @@ class OutputReplies(JoinedReplies):
 
 
 class TableReplies(FreeRunningReplies):
-    """Replies of a function whose batches hold the outputs of many input rows, with known row ends."""
+    """Replies of a function whose batches contain the outputs of many input rows, with given row ends."""
 
     def add_output(self, batch: pa.RecordBatch, row_ends: Sequence[int]) -> None:
-        """Send a batch and the row ends in it; raises UpdraftError."""
+        """Send a batch with its row ends; raises UpdraftError."""
         for part, own in _with_ends(self._parts(batch), row_ends):
             self._reply(part, own)
 
 
 class OneToOneReplies:
-    """One reply for each request, with the same number of rows, however the function divides its results into batches.
+    """One reply for each request, in order, with as many rows as the request owes.
 
-    The worker cuts requests into slices that a function may see at once. An iterator function may yield batches of any
-    size, and may read ahead. So each request waits, in order, until its results are complete. Up to `ahead` results may
-    come before their request: PySpark returns the value of a group even if the function has not read all of its rows.
+    The function may divide its results into batches of any size, and may read requests ahead. So this class collects
+    results, and sends the reply to a request when the results of that request are complete. Up to `ahead` result rows
+    may arrive before their request: PySpark returns a group's value even if the function has not read the whole group.
     """
 
     def __init__(self, exchange: ReplyChannel, *, ahead: int = 0) -> None:
@@ -178,7 +181,7 @@ class OneToOneReplies:
         self._owed.append((sequence, rows))
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows of results, and send every reply that is complete with them."""
+        """Add rows of results, and send every reply that they complete."""
         self._schema = batch.schema
         if batch.num_rows:
             self._ready.append(batch)
@@ -190,7 +193,7 @@ class OneToOneReplies:
             self._fail_of_more()
 
     def flush(self) -> None:
-        """Send replies that are complete because their rows came early."""
+        """Send replies that are complete because their rows arrived before their request."""
         self._send_complete()
 
     def close(self) -> None:
@@ -201,7 +204,7 @@ class OneToOneReplies:
             self._exchange.fail(
                 UserError(
                     f"the function ended with {self._ready_rows} of the {rows} rows of batch {sequence}:"
-                    " it must yield one row for each that it was given"
+                    " it must yield one row for each input row"
                 )
             )
         if self._ready_rows:
@@ -238,7 +241,7 @@ Replies: TypeAlias = FreeRunningReplies | OneToOneReplies
 def _with_ends(
     parts: Iterable[pa.RecordBatch], row_ends: Iterable[int]
 ) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
-    """Yield each part of a batch with the row ends in that part, counted from the part's first row."""
+    """Yield each part of a batch with the row ends in that part, as offsets from the part's first row."""
     ends = deque(row_ends)
     start = 0
     for part in parts:
@@ -251,16 +254,16 @@ def _with_ends(
 
 
 def _owned(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a copy of a batch that is held: the function may own the batch's memory and reuse it for other values.
+    """Return a copy of a batch to hold: the function may own the batch's memory and reuse that memory for other values.
 
-    The copy has only the batch's own rows. Results are often slices of the arguments, and `copy_to` would copy the
-    arguments' buffers to their ends.
+    The copy contains only the rows of the batch. `copy_to` would copy more: results are often slices of the arguments,
+    and `copy_to` copies the arguments' buffers up to their ends.
     """
     return pa.concat_batches([batch])
 
 
 def split_by_bytes(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batch in slices of about `max_bytes` in the form in which they are sent. Never split a single row."""
+    """Yield the batch in slices of about `max_bytes`, measured as IPC messages. Never split a single row."""
     size_bytes = pa.ipc.get_record_batch_size(batch)
     if size_bytes <= max_bytes or batch.num_rows <= 1:
         yield batch

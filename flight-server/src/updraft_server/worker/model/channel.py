@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channel of a worker to models: a socket to the zygote, over which the worker asks for connections to model processes.
+"""Worker's channel for models: a socket to the zygote, on which the worker asks for connections to model processes.
 
-Question and answer are one packet each, and a worker asks one question at a time. The worker closes the channel before
-it gets a session as its owner, so that no session function reaches a model.
+Each question and each answer is one packet, and a worker asks one question at a time. The worker closes the channel
+before it runs a session function, so that no session function reaches a model.
 """
 
 import select
@@ -27,7 +27,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class AskFate:
-    """Question: how did this model process end? Asked after a connection ended without a goodbye."""
+    """Question: how did this model process end? The worker asks this if a connection closes without a goodbye."""
 
     replica: str
 
@@ -42,12 +42,12 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Answer to Connect if there is no connection."""
+    """Answer to Connect if the zygote cannot provide a connection."""
 
     reason: str
     """Reason, worded to follow the name of the function."""
     may_retry: bool
-    """Whether the function may work again soon."""
+    """Whether a retry may soon succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ encode, decode = _CODEC.encode, _CODEC.decode
 
 
 class ModelChannelError(Exception):
-    """Raised when the zygote cannot be asked, or does not answer."""
+    """Raised when the worker cannot reach the zygote, or the zygote does not answer."""
 
 
 class ModelChannel:
@@ -91,7 +91,7 @@ class ModelChannel:
             self._socket = None
 
     def ask(self, question: Connect | AskFate) -> tuple[Packet, socket.socket | None]:
-        """Ask the zygote. Return its answer, with a connection if that is Connected. Raises ModelChannelError."""
+        """Return the zygote's answer, and the new connection if the answer is Connected. Raises ModelChannelError."""
         if self._socket is None:
             raise ModelChannelError("this worker has no connection to the zygote")
         try:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worker's end of a connection to a model process: sends one batch at a time and receives its result or error.
 
-A process that sends GOODBYE has answered every batch that it ran, so the client sends an unanswered batch to the next
-process. If the process dies and the function is deterministic, the client also sends the batch to the next process,
-which runs it alone. If the batch kills that process as well, the batch is to blame. If the function is not
-deterministic, the batch fails. It is to blame if the process was running only rows of this batch.
+A model process that sends GOODBYE has answered every batch that it ran. The client then sends its unanswered batch to
+another process.
+
+If a process dies and the function is deterministic, the client sends the batch to another process, which runs it alone.
+If that process dies too, the batch is to blame. If the function is not deterministic, the batch fails at the first
+death. In that case, the batch is to blame if the process was running no other rows when the process died.
 """
 
 import contextlib
@@ -23,7 +25,7 @@ from updraft_server.worker.model import channel as packets
 from updraft_server.worker.model import messages
 from updraft_server.worker.model.function import BatchedFunction
 
-# A batch fails if more processes than this die while they have it, even if none of them was working on it.
+# A batch fails after more process deaths than this, even if none of the processes had begun to run the batch.
 _MOST_DEATHS = 5
 
 
@@ -32,7 +34,7 @@ class _ConnectionLostError(Exception):
 
 
 class SuspectError(WorkerError, kind=WorkerError.kind, code=WorkerError.code):
-    """Raised when rows of this exchange ran alone in a model process and killed it."""
+    """Raised when a model process died while it ran only rows of this exchange."""
 
 
 class ModelClient:
@@ -52,8 +54,8 @@ class ModelClient:
             function: Function to call.
             model_channel: Channel to the zygote.
             max_batch_rows: Most rows that a result may have.
-            waiting: Returns a context that the client enters while a process may have to load the function. This time
-                does not count as batch time.
+            waiting: Returns a context that the client enters while it waits for a connection. A process may first have
+                to load the function, and the wait does not count as batch time.
         """
         self._function = function
         self._waiting = waiting
@@ -63,7 +65,7 @@ class ModelClient:
         self._replica = ""
 
     def connect(self) -> None:
-        """Connect now, so that the model's next batch waits for this exchange's rows too; raises UpdraftError."""
+        """Connect before the first call, so that the model waits for this exchange's rows too; raises UpdraftError."""
         if self._socket is None:
             self._connect()
 
@@ -97,7 +99,7 @@ class ModelClient:
             return self._taken(message, answer, batch.num_rows)
 
     def close(self) -> None:
-        """Close the connection; the next call makes another one."""
+        """Close the connection; the next call opens a new connection."""
         if self._socket is not None:
             self._socket.close()
         self._socket = None
@@ -118,7 +120,7 @@ class ModelClient:
         try:
             return self._decoder.decode_batch(answer, sequence=message.sequence)
         except UpdraftError as error:
-            # Do not blame the client of the exchange: the model has overwritten memory of its own process.
+            # The client of the exchange is not to blame: the model has probably overwritten memory of its own process.
             raise WorkerError(
                 f"the model process of function {self._function.name!r} returned no batch: {error.message}"
             ) from None
@@ -155,7 +157,8 @@ class ModelClient:
             while pieces:
                 pieces = after(pieces, connection.sendmsg(pieces))
         except OSError:
-            # A last message may still be readable. If it is GOODBYE, the process has not run this batch.
+            # Ignore the error, because the process's last message may still be readable. The caller reads it next. If
+            # that message is GOODBYE, the process has not run this batch.
             return
 
     def _receive(self, connection: socket.socket) -> tuple[messages.Message, pa.Buffer]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model process's end of one worker's socket: never blocks, reads one request at a time, keeps what it cannot send.
+"""Model process's end of one worker's socket: never blocks, reads one request at a time, and keeps unsent bytes.
 
 Back pressure: the next request stays in the socket while the current one is unanswered, or while the model process
 holds as many bytes of requests as `Room` allows.
@@ -14,7 +14,7 @@ import pyarrow as pa
 from updraft_server.ipc.frames import after
 from updraft_server.worker.model import messages
 
-# Time limit for sending a goodbye. Honest workers read a goodbye at once.
+# Time limit for sending a goodbye, which a correct worker reads at once.
 _LAST_WORDS_SECONDS = 5.0
 
 
@@ -30,7 +30,7 @@ class ConnectionEndedError(Exception):
 
 
 class Room:
-    """Limit on the bytes that the requests of all connections hold together. A request that is alone may be larger."""
+    """Limit on the total bytes of all connections' requests. A request may be larger if no other request is held."""
 
     def __init__(self, bytes_: int) -> None:
         self._bytes = bytes_
@@ -41,7 +41,7 @@ class Room:
         return not self._held or self._held + count <= self._bytes
 
     def take(self, count: int) -> None:
-        """Add `count` bytes to those held."""
+        """Count `count` more bytes as held."""
         self._held += count
 
     def give_back(self, count: int) -> None:
@@ -63,7 +63,7 @@ class Connection:
         self._received = 0
         self._unsent: list[memoryview] = []
         self.is_answering = False
-        """Whether there is a request that has been read but not answered yet."""
+        """Whether a request has been read but not answered yet."""
 
     @property
     def descriptor(self) -> int:
@@ -77,7 +77,7 @@ class Connection:
 
     @property
     def events(self) -> int:
-        """Mask of the events to wait for. It need not name hang-ups, which `poll` always reports."""
+        """Mask of the events to wait for. `poll` always reports hang-ups, even though the mask omits them."""
         reading = 0 if self.is_answering or self._waits_for_room() else select.POLLIN
         return reading | (select.POLLOUT if self._unsent else 0)
 
@@ -149,7 +149,7 @@ class Connection:
         try:
             self._payload = pa.allocate_buffer(message.payload_bytes)
         except MemoryError:
-            # This worker asked for too much, so only its connection ends.
+            # This worker's request is too large. Close only the connection of this worker.
             raise messages.MessageError(f"there is no memory for a payload of {message.payload_bytes} bytes") from None
 
     def _give_back(self) -> None:
@@ -170,5 +170,5 @@ class Connection:
 
 
 def _held_by(message: messages.Message) -> int:
-    # A request with an empty payload still holds its header.
+    # Include the header, so that a request with an empty payload holds bytes too: zero means that no request is held.
     return messages.HEADER_BYTES + message.payload_bytes

@@ -12,20 +12,20 @@ MAX_PACKET_BYTES = 64 * 1024
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attach:
-    """Zygote to process: take a worker's connection. Its descriptor comes with this packet."""
+    """Zygote to process: serve a worker over the connection whose descriptor comes with this packet."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Retire:
-    """Zygote to process: answer the requests that you have read, say goodbye to all workers, and end."""
+    """Zygote to process: answer the requests that you have read, say goodbye to all workers, and exit."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunAlone:
-    """Zygote to process: join no rows of requests that must not be repeated, so that a crash has one culprit."""
+    """Zygote to process: run each request that must not be repeated in its own batch, so that a crash has one cause."""
 
     until_seconds: float
-    """Time on CLOCK_MONOTONIC until which this holds."""
+    """Time on CLOCK_MONOTONIC until which the process has to do this."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Ready:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """Process to zygote: the function cannot be loaded, and the process ends."""
+    """Process to zygote: the function cannot be loaded, and the process exits."""
 
     reason: str
 
@@ -49,14 +49,14 @@ class State:
     connections: int
     """Connections that are still open."""
     last_used_seconds: float
-    """Time when the process last had rows, on CLOCK_MONOTONIC."""
+    """Time when the process last finished a batch, or when it started, on CLOCK_MONOTONIC."""
     record: Sequence[Any]
     """Value of `BatchRecord.to_plain`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Suspect:
-    """Process to zygote: the function starts or has finished a batch of rows that may have killed another process."""
+    """Process to zygote: the function is about to run, or has run, rows that may have killed another process."""
 
     is_running: bool
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batched function, in the form that its model process and the workers that call it use."""
+"""Batched function, in the form that both its model process and its calling workers use."""
 
 from typing import Any, Protocol, cast
 
@@ -11,23 +11,23 @@ from updraft_server.worker.explanations import explain
 
 
 class LoadedModel(Protocol):
-    """Object that the function's constructor made in its model process: `updraft.functions.scalar.LoadedScalar`."""
+    """Function after its constructor has run in the model process: `updraft.functions.scalar.LoadedScalar`."""
 
     def joined(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the results of rows that belong to several exchanges; raises whatever the function raises."""
 
     def alone(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the results of one exchange's rows; failing rows follow the function's policy. Raises UserError."""
+        """Return the results of one exchange's rows, with the function's policy for failing rows. Raises UserError."""
 
     def warm_up(self) -> None:
-        """Run the author's warm-up before the first rows come; raises whatever the function raises."""
+        """Run the author's warm-up before the first rows arrive; raises whatever the function raises."""
 
 
 class BatchedFunction:
-    """Function that gets batches of rows from many exchanges, at its author's request."""
+    """Function whose author has asked for batches that join the rows of many exchanges."""
 
     def __init__(self, function: Function[Any, Any], batching: Batching) -> None:
-        """Wrap a function that returns one value per row; `batching` is the function's own."""
+        """Wrap a function that returns one value per row; `batching` contains its author's settings."""
         self._function = function
         self.batching = batching
         self.name = function.name
@@ -37,7 +37,7 @@ class BatchedFunction:
         self.result_schema: pa.Schema = function.result_schema
         """Schema of every batch that a model process returns."""
         self.is_deterministic = function.deterministic
-        """Whether the same rows give the same results. If so, another process may run rows whose process has died."""
+        """Whether the same rows give the same results. If so, another process may run rows again after a crash."""
 
     def check(self, schema: pa.Schema) -> None:
         """Raise ProtocolError unless the columns of `schema` can be arguments."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages between a worker and a model process over a separate socket: a header, followed by a payload.
 
-A worker sends one request, and waits for the answer before it sends the next. Both ends come from the same zygote and
-know the schemas of arguments and results, so only batches are sent.
+A worker sends one request, and waits for the answer before it sends the next. Both processes were forked from the same
+zygote and know the schemas of arguments and results, so payloads contain batches without schemas.
 """
 
 import enum
@@ -20,11 +20,11 @@ class MessageKind(enum.IntEnum):
 
     ROWS = 1  # worker: a batch of arguments, as an encapsulated IPC message.
     SUSPECT_ROWS = 2  # worker: like ROWS, for a request that was in a batch when a model process died.
-    STARTED = 3  # model process: the function now gets rows of this request alone; no payload.
+    STARTED = 3  # model process: from now on, the function receives only rows of this request; no payload.
     RESULT = 4  # model process: a batch of results, as an encapsulated IPC message.
-    FAILED = 5  # model process: updraft.v1.Error; only this request has failed.
-    GOODBYE = 6  # model process: it has answered every request that it read, and ends; no payload.
-    JOINED = 7  # model process, after STARTED: the function may now get rows of other requests; no payload.
+    FAILED = 5  # model process: this request, and no other, has failed; updraft.v1.Error.
+    GOODBYE = 6  # model process: the process has answered every request that it read, and exits; no payload.
+    JOINED = 7  # model process, after STARTED: the function may now receive rows of other requests too; no payload.
 
 
 class Message(NamedTuple):
@@ -39,7 +39,7 @@ class Message(NamedTuple):
 
 
 class MessageError(Exception):
-    """Raised when bytes are not a message: the two ends no longer agree."""
+    """Raised when bytes are not a valid message, so that the connection cannot be used any more."""
 
 
 def encode_header(kind: MessageKind, sequence: int = 0, sent_seconds: float = 0.0, payload_bytes: int = 0) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A single model call: it joins the rows of several requests and gives each request its own results or error."""
+"""One batch of a model: the rows of several requests are joined, and each request receives its own results or error."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from updraft_server.worker.process_state import in_this_process
 
 
 class ModelRequest:
-    """Batch of one exchange, with the results that it has so far."""
+    """Request of one exchange: a batch of arguments, and the results so far."""
 
     def __init__(self, connection: Connection, sequence: int, batch: pa.RecordBatch, *, is_suspect: bool) -> None:
         self.connection = connection
@@ -28,7 +28,7 @@ class ModelRequest:
         self._wanted_rows: int = batch.num_rows
         self.is_suspect = is_suspect
         self.runs_alone = False
-        """Whether its worker was told that the function has only rows of this request."""
+        """Whether its worker was told (STARTED) that the function receives only rows of this request."""
         self.error: UpdraftError | None = None
         """Set once a part of the request has failed."""
         self._results: list[pa.RecordBatch] = []
@@ -38,7 +38,7 @@ class ModelRequest:
     def decoded(cls, connection: Connection, request: Request, decoder: ArrowDecoder) -> Self:
         """Decode a worker's request; raises UpdraftError if its rows do not match the function's schema."""
         message = request.message
-        # Check everything, because a faulty function may have overwritten any memory of the worker.
+        # Check the whole batch, because a faulty function may have overwritten any memory of the worker.
         batch = decoder.decode_batch(request.payload, sequence=message.sequence)
         return cls(connection, message.sequence, batch, is_suspect=message.kind is MessageKind.SUSPECT_ROWS)
 
@@ -59,7 +59,7 @@ class ModelRequest:
 
 
 class ModelBatch:
-    """Rows of one batch, for which the function is called."""
+    """Rows that the function processes as one batch."""
 
     def __init__(
         self, pieces: Sequence[Piece[ModelRequest]], model: LoadedModel, timeout_seconds: float, watchdog: Watchdog
@@ -70,9 +70,9 @@ class ModelBatch:
         self._watchdog = watchdog
 
     def announced(self, *, is_deterministic: bool) -> Iterator[tuple[ModelRequest, MessageKind]]:
-        """Yield the messages to send before the call, so that workers know whether a crash is their rows' fault.
+        """Yield the messages to send before the call, so that workers know whether their rows are to blame for a crash.
 
-        For a deterministic function, only suspect rows need this: the others are retried after a crash.
+        If the function is deterministic, only workers with suspect rows need to know: other rows are retried.
         """
         requests = {id(piece.request): piece.request for piece in self._pieces}.values()
         for request in requests:
@@ -82,7 +82,7 @@ class ModelBatch:
                 yield request, MessageKind.STARTED if runs_alone else MessageKind.JOINED
 
     def interrupted(self) -> Iterator[ModelRequest]:
-        """Yield a request that ran alone and has rows left. Its worker gets JOINED, as rows of others may come next."""
+        """Yield the request if it ran alone and has rows left. Send JOINED: rows of other requests may run next."""
         request = self._pieces[0].request
         if request.runs_alone and not request.is_complete and request.error is None:
             request.runs_alone = False
@@ -94,7 +94,7 @@ class ModelBatch:
         return self._pieces[0].request.is_suspect
 
     def run(self) -> Iterator[ModelRequest]:
-        """Call the function, and yield the request of each piece once it has the results or the error of that piece."""
+        """Call the function. Yield the request of each piece after the piece's results or error were added to it."""
         if len({id(piece.request) for piece in self._pieces}) > 1 and self._run_joined():
             yield from (piece.request for piece in self._pieces)
             return
@@ -103,7 +103,7 @@ class ModelBatch:
             yield piece.request
 
     def _run_joined(self) -> bool:
-        """Call the function once for all rows. Return False if it failed, since any of the rows may be at fault."""
+        """Call the function once for all rows. Return False if the call fails: any of the rows may be to blame."""
         joined = pa.concat_batches([_rows_of(piece) for piece in self._pieces])
         try:
             with self._call():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Main loop of a model process after the zygote forked it: loads a function, joins rows, and sends their results.
+"""Main loop of a forked model process: loads a function, joins the rows of workers, and sends the results.
 
-The loop has one thread. The process gets a share of the machine: one device, and a part of the CPUs. While the function
-runs, rows wait in the sockets and in the queue, and form the next batch.
+The loop has one thread. The process uses a share of the machine: some of the CPUs and, if the function asks for a GPU,
+one GPU. While the function runs, further rows wait in the sockets and in the queue, and form the next batch.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ from updraft_server.worker.model.watchdog import TURN_SECONDS, Watchdog
 from updraft_server.worker.process_state import in_this_process
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
-# Libraries use one thread in a worker (`updraft_server.supervisor.zygote_child`). In a model process they may use more,
-# because it serves all workers.
+# Libraries use one thread in a worker (`updraft_server.supervisor.zygote_child`). In a model process they may use more
+# threads, because a model process serves all workers.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 _FIRST_DEVICE = Path("/dev/nvidia0")
@@ -41,7 +41,7 @@ _MAX_DEVICES = 64
 
 
 def take_share(batching: Batching, number: int) -> None:
-    """Set the environment of this process, replica `number`, for the libraries that it loads from now on."""
+    """Set the environment of this process, replica `number`, for the libraries that the process loads afterwards."""
     if batching.device == "cuda":
         os.environ[VISIBLE_DEVICES] = _device(number)
     threads = batching.threads or max(1, len(os.sched_getaffinity(0)) // batching.replicas)
@@ -49,7 +49,7 @@ def take_share(batching: Batching, number: int) -> None:
 
 
 def _device(number: int) -> str:
-    """Return one of the GPUs that the pool's environment names. If it names none, return one of the installed GPUs."""
+    """Return one of the GPUs that the pool's environment names, or one of the installed GPUs if it names none."""
     visible = [name.strip() for name in os.environ.get(VISIBLE_DEVICES, "").split(",") if name.strip()]
     if visible:
         return visible[number % len(visible)]
@@ -57,14 +57,14 @@ def _device(number: int) -> str:
 
 
 def _installed() -> int:
-    """Return how many GPUs the driver has in this container or machine; CUDA numbers them from 0."""
+    """Return how many GPUs this container or machine has; CUDA numbers them from 0."""
     return sum(_FIRST_DEVICE.with_name(f"nvidia{minor}").exists() for minor in range(_MAX_DEVICES))
 
 
 _HELD_BYTES = 256 * 1024 * 1024
-# Resolution of poll. It is better to run a batch a moment early than a moment late.
+# Resolution of poll. A batch that is due within this time runs at once, because poll could return too late for it.
 _POLL_SECONDS = 0.001
-# A process that waits for rows has to show the watchdog that it is alive.
+# A process that waits for rows wakes up this often, to show the watchdog that it is alive.
 _MOST_WAIT_SECONDS = TURN_SECONDS / 3
 # POLLNVAL means that the function has closed the socket. If the loop ignored it, poll would keep returning at once.
 _ENDED = select.POLLHUP | select.POLLERR | select.POLLNVAL
@@ -93,15 +93,15 @@ class ModelProcess:
         self._model: LoadedModel
         self._is_retiring = False
         self._alone_until_seconds = -math.inf
-        """Time until which rows that must not be repeated are not joined."""
+        """Time until which every request that must not be repeated runs in a separate batch."""
         self._last_used_seconds = time.monotonic()
         self._tell_seconds: float | None = None
         """When to tell the zygote about changes; None if nothing has changed."""
 
     def run(self) -> NoReturn:
-        """Load and serve until the zygote asks this process to end, or goes away."""
+        """Load the function, and serve workers until the zygote asks this process to end, or until the zygote exits."""
         self._load()
-        # Reset the watchdog before Ready is sent: from then on, the zygote no longer allows for the time to load.
+        # Start the watchdog before Ready is sent: after Ready, the zygote no longer applies the load's time limit.
         self._watchdog.turned()
         self._tell(packets.Ready())
         self._poll.register(self._control, select.POLLIN)
@@ -236,7 +236,7 @@ class ModelProcess:
         for connection in connections:
             with contextlib.suppress(ConnectionEndedError):
                 connection.send(MessageKind.GOODBYE)
-        # All goodbyes are on their way, so a worker that does not read here does not delay other workers.
+        # Every socket has accepted as much of its goodbye as it can, so waiting for one worker does not delay others.
         for connection in connections:
             self._watchdog.turned()
             with contextlib.suppress(ConnectionEndedError):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policy for a model's batches: which rows of which exchanges form the next batch, and when.
+"""Policy for a model's batches: which rows of which exchanges form the next batch, and when the batch is due.
 
-A batch is due in three cases: there are enough rows for a full batch; the first rows in the queue have waited for as
-long as the author allows; or every exchange has rows in the queue, so that waiting would bring no more rows.
+A batch is due if there are enough rows for a full batch; if the oldest rows in the queue have waited for as long as the
+author allows; if every open exchange has rows in the queue, so that waiting would bring no more rows; or if the next
+rows have to run alone.
 
-The wait starts only once the model is free. If it started earlier, exchanges that were late once would stay late: their
-batches would alternate with those of the other exchanges, and each batch would have only a part of the rows.
+The waiting time starts when the model becomes free, not before. Otherwise, exchanges that were late once would stay
+late: batches of their rows would alternate with batches of the other exchanges' rows, and no batch would be full.
 
 Exchanges take turns, each for a fraction of a batch, so that an exchange with large batches does not keep other
 exchanges waiting. The rows of an exchange keep their order.
@@ -55,7 +56,7 @@ class _Waiting(Generic[RequestT]):
 
 
 class RowQueue(Generic[ExchangeT, RequestT]):
-    """Rows of all exchanges that wait for a model."""
+    """Queue of the rows that wait for a model, from all exchanges."""
 
     def __init__(self, rows: int, wait_seconds: float, clock: Callable[[], float]) -> None:
         """Create an empty queue.
@@ -94,13 +95,14 @@ class RowQueue(Generic[ExchangeT, RequestT]):
     ) -> None:
         """Add rows, at least one, behind the waiting rows of their exchange.
 
-        `is_alone` keeps the rows apart from all other rows, because a model process has died while it had them.
+        `is_alone` keeps the rows out of batches with other requests' rows. If the model process dies while it runs
+        them, this request is to blame.
         """
         waiting = self._waiting[exchange]
         if not waiting:
             self._turns.append(exchange)
         now = self._clock()
-        # Limit the time to a plausible range, because a sender could send any time.
+        # Limit the time to a plausible range, because a faulty sender could send any number.
         sent_seconds = min(max(sent_seconds, now - _LONGEST_WAIT_SECONDS), now)
         waiting.append(_Waiting(request, rows, sent_seconds, is_alone))
         self.rows += rows
@@ -119,7 +121,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         self._free_seconds = self._clock()
 
     def due_in_seconds(self) -> float | None:
-        """Return the time until the next batch is due; 0 means now, None means that nothing waits."""
+        """Return the time until the next batch is due; 0 means now, None means that no rows wait."""
         if not self._turns:
             return None
         heads = [self._waiting[exchange][0] for exchange in self._turns]
@@ -130,7 +132,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         return max(0.0, first_seconds + self._wait_seconds - self._clock())
 
     def take(self) -> Sequence[Piece[RequestT]]:
-        """Return the rows of the next batch, with the rows of each request together; empty if nothing waits."""
+        """Remove and return the rows of the next batch, one piece for each request; empty if no rows wait."""
         if not self._turns:
             return ()
         granted = self._grant()
@@ -144,7 +146,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         return pieces
 
     def _grant(self) -> Mapping[ExchangeT, int]:
-        """Choose, turn by turn, how many rows of each exchange the next batch has, and return these numbers."""
+        """Return how many rows of each exchange the next batch contains, chosen turn by turn."""
         first = self._turns[0]
         head = self._waiting[first][0]
         if head.is_alone:
@@ -156,7 +158,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         while room and any(left.values()):
             exchange = self._turns[0]
             if not left[exchange] and granted[exchange] == 0:
-                # The next rows of this exchange have to be alone, so they become the next batch after this one.
+                # The next rows of this exchange have to run alone. End this batch, so that they form the following one.
                 break
             rows = min(self._turn_rows, left[exchange], room)
             granted[exchange] += rows
@@ -166,7 +168,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         return granted
 
     def _joinable(self, exchange: ExchangeT) -> int:
-        """Return the number of an exchange's rows before the first request that has to be alone."""
+        """Return the number of an exchange's rows before the first request that has to run alone."""
         rows = 0
         for waiting in self._waiting[exchange]:
             if waiting.is_alone:

@@ -2,7 +2,7 @@
 """Deadline by which a model process has to show that it is alive, in memory shared with the zygote.
 
 The process writes the deadline, which needs no system call, and the zygote reads it at each check. A timer inside the
-process would not do: the function could stop the process, or use that timer itself.
+process would not suffice: the function could stop the process, or set the same timer for its own use.
 """
 
 import math
@@ -15,7 +15,7 @@ _LATE_LOOKS = 3
 
 
 class Watchdog:
-    """Watchdog of one model process. The zygote makes it before the fork, so that both processes share its memory."""
+    """Watchdog of one model process. The zygote creates it before the fork, so that both processes share its memory."""
 
     def __init__(self) -> None:
         """Map the shared memory; raises OSError."""
@@ -25,7 +25,7 @@ class Watchdog:
         self._has_hung_up = False
 
     def hide_from_forks(self) -> None:
-        """Hide the memory from processes forked from now on, which are not this model process."""
+        """Hide the memory from processes that the zygote forks from now on. Called in the zygote after the fork."""
         self._memory.madvise(mmap.MADV_DONTFORK)
 
     def began_call(self, limit_seconds: float) -> None:
@@ -44,10 +44,10 @@ class Watchdog:
         self._has_hung_up = True
 
     def broken(self) -> str:
-        """Return the reason to end a late process; empty if it is not late. Called in the zygote, at each check.
+        """Return why the zygote has to end the process; empty if the process is not late. Called at each check.
 
-        The process has to be late at several checks in a row: before a single check, the whole machine may have stood
-        still, or the process may be about to exit.
+        The process has to be late at several checks in a row. It can be late at a single check because the whole
+        machine stood still, or because the process is about to exit.
         """
         deadline_seconds, limit_seconds = self._cells[0], self._cells[1]
         is_late = self._has_hung_up or 0 < deadline_seconds < time.monotonic()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Access to the Spark Connect server through a worker exchange, for foreachBatch and listeners.
 
-PySpark's client of Spark Connect speaks gRPC, so it needs an address. It gets the address of an abstract Unix socket,
-on which this process accepts only its own connections. The process keeps the sessions and channels, so the pool
-replaces it after the exchange.
+PySpark's client of Spark Connect speaks gRPC, so it needs an address. `ConnectServer` redirects the client to an
+abstract Unix socket, which accepts only connections from this process. The client's sessions and channels stay in the
+process, so the pool replaces the worker after the exchange.
 """
 
 import errno
@@ -59,7 +59,7 @@ class ConnectServer:
                 except OSError as error:
                     if error.errno not in _SHORTAGES:
                         return
-                    # The function uses up all descriptors or memory. Retry: nothing reports when some is free again.
+                    # The process has no free descriptors or memory. Poll, because no event reports when some are free.
                     time.sleep(_SHORTAGE_SECONDS)
                     continue
                 # Accept only this process: no other process may use the session.
@@ -69,7 +69,7 @@ class ConnectServer:
                     accepted.close()
 
     def _serve(self, accepted: socket.socket) -> None:
-        """Carry the bytes of a connection on two threads. Close it if threads, memory or the exchange are missing."""
+        """Open a connection of the exchange, and start two threads to carry its bytes. Close `accepted` on failure."""
         number = None
         try:
             number = self._connections.open(self._address)
@@ -126,10 +126,10 @@ def _peer(connection: socket.socket) -> int:
 
 
 def _redirect_channels(port: int, target: str) -> None:
-    """Let PySpark's channels to a port of this machine connect to `target`."""
+    """Redirect PySpark's channels for a port of this machine to `target`."""
     from pyspark.sql.connect.client import core
 
-    # Use the gRPC that PySpark has just imported: workers load none before they need its Connect client.
+    # Use the gRPC module that PySpark has just imported: a worker loads gRPC only when it needs PySpark's client.
     grpc, builders = core.grpc, core.ChannelBuilder
     endpoints = [f"{host}:{port}" for host in ("localhost", "127.0.0.1", "[::1]")]
     insecure, secure = builders._insecure_channel, builders._secure_channel

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections of a worker exchange: byte streams between PySpark's worker and Spark, in Arrow batches.
 
-A row of a batch is a piece of a stream; proto/README.md, "Worker exchanges", describes the columns. Connection 0 is the
-one that Spark's runner makes to a Python worker. The worker opens further ones, to services of the runner's process.
+A row of a batch is a piece of a stream; proto/README.md, "Worker exchanges", describes the columns. Connection 0 stands
+for the connection of Spark's runner to its Python worker. The worker opens further connections, to services of the
+runner's process.
 """
 
 import io
@@ -29,13 +30,13 @@ SCHEMA = pa.schema(
 """Schema of the batches in both directions."""
 
 RUNNER = 0
-"""Connection of Spark's runner."""
+"""Number of the connection to Spark's runner."""
 
 BUFFER_BYTES = 256 * 1024
-"""Size of the buffers in front of the runner's connection. Bytes in them count as unread until the worker returns."""
+"""Size of the worker's buffers over the runner's connection. Bytes in them count as unread until the worker returns."""
 
 REPORT_BYTES = 1024 * 1024
-"""Bytes read from the runner between two reports. The client may be several reports ahead."""
+"""Bytes read from the runner between two reports. The client may send several times this many ahead of a report."""
 
 # Interval at which a waiting thread checks whether another thread has received its piece.
 _RECHECK_SECONDS = 0.02
@@ -52,34 +53,34 @@ class Batches(Protocol):
 
     @property
     def descriptor(self) -> int:
-        """Descriptor that is readable once a batch, or the end, has begun to arrive."""
+        """Descriptor that becomes readable when a batch or the end of the input begins to arrive."""
 
     def acknowledge(self) -> None:
-        """Tell the client that all batches so far have been taken."""
+        """Tell the client that the worker has taken all batches so far."""
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until a batch has begun to arrive. Return False if none has after this time; None means no limit."""
+        """Wait until a batch begins to arrive. Return False if no batch does within `seconds`; None means no limit."""
 
     def take(self) -> RequestBatch | None:
-        """Return the next batch; None after the client's last one."""
+        """Return the next batch; None after the client's last batch."""
 
     def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
         """Send a batch."""
 
     def fail(self, error: UpdraftError) -> NoReturn:
-        """Record and raise an error of the client, which PySpark's worker may then hide."""
+        """Record and raise an error of the client. The record remains even if PySpark's worker catches the error."""
 
 
 class Connections:
     """All connections of one exchange.
 
-    Any thread may use them: a function may read ahead on a thread. No thread holds the lock while it waits for the
-    client. If several threads wait, the one that gets the lock takes the batch. The others check for their pieces every
-    _RECHECK_SECONDS; in `SharedConnections`, they are woken at once.
+    Any thread may use the connections: a function may read ahead on another thread. No thread holds the lock while it
+    waits for the client. If several threads wait, the first thread to acquire the lock takes the batch. The other
+    threads check for their pieces every _RECHECK_SECONDS; `SharedConnections` wakes them at once.
     """
 
     def __init__(self, batches: Batches, opening: bytes = b"") -> None:
-        """Start the runner's stream with `opening`. The client counts only the bytes after it."""
+        """Start the runner's stream with `opening`. The client counts only the bytes after `opening`."""
         self._batches = batches
         self._lock = threading.RLock()
         self._failure: BaseException | None = None
@@ -111,7 +112,7 @@ class Connections:
                 self._batches.acknowledge()
             self._batches.wait(_RECHECK_SECONDS if threading.active_count() > 1 else None)
             with self._lock:
-                # Another thread may have taken what arrived.
+                # Another thread may have taken the batch that arrived.
                 if not pieces and number not in self._ended and self._batches.wait(0):
                     try:
                         self._take()
@@ -121,12 +122,12 @@ class Connections:
                         raise
 
     def put_back(self, number: int, piece: memoryview) -> None:
-        """Put the rest of a piece back."""
+        """Put the unread rest of a piece back."""
         with self._lock:
             self._unread[number].appendleft(piece)
 
     def has_read(self, size: int) -> None:
-        """Count bytes that went into the buffer of PySpark's worker."""
+        """Count bytes that were copied into the input buffer of PySpark's worker."""
         with self._lock:
             self._read_bytes += size
             if self._surely_read_bytes - self._reported_bytes >= REPORT_BYTES:
@@ -151,7 +152,7 @@ class Connections:
             self._reply(number, memoryview(b""))
 
     def finish(self, unread_bytes: int) -> None:
-        """End the runner's connection, and report how much PySpark's worker has read. Wait until the client ends it.
+        """Report how much the worker has read, end the runner's connection, and wait until the client ends it too.
 
         The client keeps the bytes that it has sent but the worker has not read, for the runner's next task.
 
@@ -169,7 +170,7 @@ class Connections:
         self._is_closed = True
 
     def _take(self) -> bool:
-        """Take the client's next batch. Return False after its last one."""
+        """Take the client's next batch. Return False after the last batch."""
         request = self._batches.take()
         if request is None:
             self._ended.update(self._unread)
@@ -203,7 +204,7 @@ class Connections:
 
 
 def _one_value(piece: memoryview) -> pa.Array:
-    """Return a column with one value, without copying it."""
+    """Return a column with one value, without copying the value."""
     offsets = pa.py_buffer(bytes(4) + len(piece).to_bytes(4, "little"))
     return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(piece)])
 
@@ -226,7 +227,7 @@ class ByteStream(io.RawIOBase):
         return True
 
     def readinto(self, target: "WriteableBuffer", /) -> int:
-        """Wait for bytes and copy as many as there are and fit; 0 at the end. Raises UpdraftError."""
+        """Wait for bytes, copy as many as fit, and return their number; 0 at the end. Raises UpdraftError."""
         piece = memoryview(b"") if self._is_at_end else self._connections.receive(self._number)
         room = memoryview(target).cast("B")
         copied = min(len(piece), len(room))
@@ -244,5 +245,5 @@ class ByteStream(io.RawIOBase):
         return view.nbytes
 
     def stop_reading(self) -> None:
-        """Let reads return only what a buffer in front of this file still holds."""
+        """Return no more bytes, so that reads through a buffer return only the bytes that the buffer still holds."""
         self._is_at_end = True

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recording of exceptions in PySpark before 4.0, whose worker formats them in `main`, not in a separate function.
 
-`install` wraps the functions that the worker uses for this, so that each exception is recorded before it becomes text.
+`install` wraps the functions that format exceptions in the worker, so that each exception is recorded beforehand.
 """
 
 import sys

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of the groups in an exchange's batches, as proto/README.md ("Groups") lays them out.
 
-The reader passes a large group on slice by slice while its batches arrive. It reads both sides of a cogroup whole,
-because PySpark needs them whole.
+`GroupReader` passes on a large group slice by slice while the group's batches arrive. `CogroupReader` first reads both
+sides of a cogroup completely, because PySpark needs them whole.
 """
 
 from collections import deque
@@ -42,7 +42,7 @@ class AnsweredRequests:
         self.max_records_per_batch = exchange.max_records_per_batch
 
     def slices(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, in slices no larger than the function may see at once."""
+        """Yield all rows, in slices of at most `max_records_per_batch` rows."""
         while (request := self.take()) is not None:
             yield from slice_by_rows(request.batch, self.max_records_per_batch)
 
@@ -62,7 +62,7 @@ class AnsweredRequests:
 
 
 class GroupReader:
-    """Groups of one input. Only the newest group can be read: the next step skips the rest of it."""
+    """Reader of the groups of one input. A step to the next group skips the unread rows of the group before."""
 
     def __init__(self, source: RequestSource) -> None:
         self._source = source
@@ -96,7 +96,7 @@ class GroupReader:
 
 
 class CogroupReader:
-    """Groups of two inputs. Batches come in runs: left batches, then the right batches of the same groups."""
+    """Reader of the groups of two inputs. Batches come in runs: left batches, then right batches of the same groups."""
 
     def __init__(self, source: RequestSource) -> None:
         self._source = source
@@ -129,7 +129,7 @@ class CogroupReader:
             yield self._left.popleft(), right
 
     def _complete(self, request: RequestBatch) -> Iterator[list[pa.RecordBatch]]:
-        """Yield the groups that end in a batch, with their rows from earlier batches. Keep the rows of open groups."""
+        """Yield the groups that end in a batch, with their rows from earlier batches. Hold back rows of open groups."""
         for rows, ends in cut(request):
             group = self._open[request.input]
             if rows.num_rows or (ends and not group):
@@ -146,7 +146,7 @@ def as_batches(groups: Iterable[Group]) -> Iterator[pa.RecordBatch]:
 
 
 def cut(request: RequestBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Cut the batch at its group ends. Yield each piece, and whether its group ends with it; an open group is last."""
+    """Cut the batch at its group ends. Yield each piece, and whether its group is complete; the last may be open."""
     rows_from, start = slicer(request.batch), 0
     for end in request.group_ends:
         yield rows_from(start, end - start), True

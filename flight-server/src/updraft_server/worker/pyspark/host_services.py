@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Services of Spark's process that PySpark's worker calls over loopback: barrier stages and the state of streams.
 
-In a worker exchange, these calls travel through the exchange. PySpark opens sockets for them in a few places, which
-`HostServices` patches. Workers do not see the secrets of these services: the client authenticates for them.
+In a worker exchange, these calls travel through the exchange. PySpark opens sockets for these calls in a few places,
+which `HostServices` patches. Workers do not see the secrets of these services: the client authenticates for the worker.
 """
 
 import contextlib
@@ -26,14 +26,14 @@ _BUFFER_BYTES = 64 * 1024
 
 
 class HostSocket:
-    """Stand-in for a socket of PySpark's worker, for one connection of the exchange."""
+    """Replacement for a socket of PySpark's worker, which uses one connection of the exchange."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._number: int | None = None
 
     def connect(self, address: str | tuple[str, int]) -> None:
-        """Open the connection to the port, or to the path, that Spark has told the worker."""
+        """Open the connection to a port or a path that Spark has sent to the worker."""
         self._number = self._connections.open(address if isinstance(address, str) else str(address[1]))
 
     def makefile(self, _mode: str, _buffering: int = _BUFFER_BYTES) -> io.BufferedRWPair:
@@ -50,7 +50,7 @@ class HostSocket:
         """Do nothing: the exchange has its own limits."""
 
     def setsockopt(self, *_option: Any) -> None:
-        """Do nothing: a stand-in has no socket options."""
+        """Do nothing: a connection of the exchange has no socket options."""
 
     def close(self) -> None:
         """End the connection. Idempotent."""
@@ -60,11 +60,11 @@ class HostSocket:
 
 
 class StateSocket(HostSocket):
-    """Stand-in for the socket to the state server."""
+    """Replacement for the socket to the state server."""
 
     def makefile(self, _mode: str, _buffering: int = _BUFFER_BYTES) -> io.BufferedRWPair:
         """Return the connection as a file that collects requests."""
-        # Only transformWithState needs PySpark's messages, and they need a matching version of protobuf.
+        # Import only here: only transformWithState needs PySpark's messages, which need a matching version of protobuf.
         from updraft_server.worker.pyspark.state_calls import StateFile
 
         return StateFile(self._stream)
@@ -82,7 +82,7 @@ class HostServices:
 
     @contextlib.contextmanager
     def reached_by(self, connections: Connections) -> Iterator[None]:
-        """Let PySpark's worker reach the services through these connections in the block."""
+        """Let PySpark's worker reach the services through these connections during the block."""
         self._connections = connections
         try:
             yield

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Init message that PySpark's worker reads before its data: task, files, broadcasts, settings and functions.
 
-`compose` writes the layout of 4.2 and 4.3 (`PythonRunner.writeInitMessage`). The other functions write the parts that
-every version has. Secrets stay in Spark, and so do local properties that functions do not need. Broadcast variables
-work as in Spark's own workers: the worker unpickles a value on first use, and keeps it for later tasks of the same
-application that use it. An id is valid within one application only.
+`compose` writes the layout of 4.2 and 4.3 (`PythonRunner.writeInitMessage`). The other functions write parts that all
+versions share. The message contains no secrets, and no local properties that functions do not need. Broadcast variables
+work as in Spark's own workers: the worker unpickles a value on first use, and keeps the value for later tasks of the
+same application that use the variable. The id of a variable is valid within one application only.
 """
 
 import json
@@ -78,7 +78,7 @@ def compose(assignment: Assignment, payload: exchange_pb2.SessionPayload, around
 
 
 def task_header(task: exchange_pb2.TaskIdentity) -> bytes:
-    """Return the task's partition and this Python's version. The front has checked that functions need this version."""
+    """Return the task's partition and this Python's version. The front has checked that the functions match it."""
     return INT.pack(task.partition_id) + text(f"{sys.version_info.major}.{sys.version_info.minor}")
 
 
@@ -97,7 +97,7 @@ def settings(values: Mapping[str, str]) -> bytes:
 def functions(udfs: Iterable[exchange_pb2.Udf], *, argument_names: bool, result_ids: bool) -> bytes:
     """Return the number of UDFs, then the arguments, commands and result id of each UDF.
 
-    With `argument_names`, each argument has a flag that tells whether the argument's name follows.
+    With `argument_names`, a flag after each argument's offset states whether the argument's name follows.
     """
     written = [
         _arguments(udf, names=argument_names)

@@ -2,9 +2,9 @@
 """Init message of PySpark 3.5, 4.0 and 4.1. The module `init_message` has the parts that all versions share.
 
 Differences from 4.2: The task is a sequence of numbers instead of JSON. Only functions over Arrow batches have
-settings. The profiler is not a setting: since 4.0, it comes before the functions. Of 4.2's eval conf, 4.1 reads one
-value after the settings, and older versions read nothing. In 3.5, arguments have no names, and a table function has
-neither partitions nor a result of `analyze`.
+settings. The profiler is not among the settings: 4.0 and 4.1 read its name before the functions. Of 4.2's eval conf,
+4.1 reads one value after the settings, and older versions read nothing. In 3.5, arguments have no names, and a table
+function has neither partitions nor a result of `analyze`.
 """
 
 from collections.abc import Mapping
@@ -116,7 +116,7 @@ def _profiled_functions(eval_type: int, payload: exchange_pb2.SessionPayload) ->
         return newer.table_function(payload.udtf)
     profiler = payload.runner_conf.get(PROFILER)
     named = newer.BOOL.pack(profiler is not None) + (text(profiler) if profiler else b"")
-    # Functions that answer freely take whole rows, and their arguments have no name flags.
+    # Functions with ReplyForm.FREELY take whole rows, so their arguments have no name flags.
     has_names = _KINDS[eval_type].answers is not ReplyForm.FREELY
     return named + newer.functions(payload.udfs, argument_names=has_names, result_ids=profiler is not None)
 

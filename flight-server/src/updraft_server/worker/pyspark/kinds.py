@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of session functions: how PySpark's worker reads the arguments of each, and how results become replies.
+"""Kinds of session functions: how PySpark's worker reads the arguments of each kind, and how results become replies.
 
-One table serves every PySpark version that a pool can run. `kinds_of` adds the differences of 4.0 and before.
+One table serves every PySpark version that a pool can run. `kinds_of` applies the differences of 4.0 and earlier.
 """
 
 import enum
@@ -30,7 +30,7 @@ class ReplyForm(enum.Enum):
 
 
 class Kind(NamedTuple):
-    """Kind of function, and how it is run."""
+    """Kind of function, with the forms of its input and its replies."""
 
     name: str
     """Name of the constant in PySpark's PythonEvalType."""
@@ -73,7 +73,7 @@ _GROUPS_ARE_BATCHES_UNTIL_4_0 = (
 
 
 def kinds_of(version: tuple[int, int]) -> dict[int, Kind]:
-    """Return the kinds that the installed PySpark has, by eval type, as this version reads them."""
+    """Return the kinds that the installed PySpark has, by eval type; `version` is its version."""
     kinds = {getattr(PythonEvalType, kind.name): kind for kind in KINDS if hasattr(PythonEvalType, kind.name)}
     if version <= (4, 0):
         for eval_type, kind in kinds.items():

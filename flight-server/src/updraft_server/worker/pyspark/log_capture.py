@@ -3,8 +3,8 @@
 
 With `spark.sql.pyspark.worker.logging.enabled`, PySpark writes marked lines to `sys.stdout`, where Spark's daemon would
 read them. In a pool, these lines go into the exchange's replies, and all other output goes to the pool's log as usual.
-Each line names the function that has logged: the outermost function that PySpark has called. Some modules of the pool
-replace modules of PySpark, so `install` replaces PySpark's search for this function by one that knows both.
+Each line names the function that logged it: the outermost function that PySpark has called. In a pool, modules of
+`updraft_server` may call this function, so `install` replaces PySpark's search by a search that knows these modules.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def function_context() -> dict[str, str]:
 
 
 def _outermost_function(frame: FrameType) -> FrameType | None:
-    """Return the outermost frame outside PySpark and the pool that code of PySpark or the pool has called."""
+    """Return the outermost frame that PySpark or the pool has called, and that belongs to neither of the two."""
     found = None
     while frame.f_back is not None:
         if _is_framework(frame.f_back) and not _is_framework(frame):
@@ -75,15 +75,15 @@ class LogCapture:
             if self._characters + len(text) <= _MAX_CHARACTERS:
                 self._lines.append(text.rstrip("\n"))
                 self._characters += len(text)
-        # PySpark ends its log with a line without JSON, before it returns. After that Spark may end the exchange. Only
-        # the main thread sends frames.
+        # PySpark ends its log with a line without JSON before it returns. Send the lines then, because Spark may end
+        # the exchange afterwards. Only the main thread sends frames.
         is_last = text.rstrip("\n").endswith(":")
         if (is_last or self._characters >= _SEND_CHARACTERS) and threading.current_thread() is threading.main_thread():
             self.send()
         return len(text)
 
     def flush(self) -> None:
-        """Flush the real stdout; marked lines stay until `send`."""
+        """Flush the real stdout; keep marked lines until `send`."""
         self._stdout.flush()
 
     def send(self) -> None:

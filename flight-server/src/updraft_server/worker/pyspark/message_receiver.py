@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call of PySpark's worker since 4.3: `invoke_udf` gets the init message and the data separately, from a receiver."""
+"""Call of PySpark's worker in 4.3 and later: `invoke_udf` asks a receiver for the init message, then for the data."""
 
 from typing import Any
 
@@ -26,10 +26,10 @@ class _Receiver(SparkMessageReceiver):  # type: ignore[misc]
         """Do nothing: the exchange has its own Finish message, and has checked it at the end of the input."""
 
 
-# Without this, only a process's first exchange would write the periodic stack dumps that a session asks for.
+# Without this wrapper, only a process's first exchange would write the periodic stack dumps that a session asks for.
 _invoke = with_faulthandler(pyspark.worker.invoke_udf)
 
 
 def invoke(init_message: bytes, stream: Any) -> None:
-    """Run PySpark's worker over a session stream. It raises SystemExit after it has reported an exception."""
+    """Run PySpark's worker over a session stream; raises SystemExit after the worker has reported an exception."""
     _invoke(_Receiver(init_message, stream), stream)

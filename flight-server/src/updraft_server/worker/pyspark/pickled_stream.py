@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replacement for the socket of PySpark's worker, for pickled UDFs (`SQL_BATCHED_UDF`).
 
-A request has one binary column, and each of its values is a pickled list of rows. PySpark's worker reads the length and
-the bytes of each value, and writes a pickled list of results for it. The results for one request become the values of
-one reply.
+A request has one binary column, and each value of the column is a pickled list of rows. PySpark's worker reads the
+length and the bytes of each value, and writes one pickled list of results for each value. The lists of results for one
+request become the values of one reply.
 
 PySpark's worker would divide the results into lists of a fixed length. `install` makes each list of results as long as
 the list of rows that it answers, so that a client may end a list at any row.
@@ -94,13 +94,13 @@ class PickledStream(PickledInput):
             yield rows
 
     def divided(self, results: Iterable[Any]) -> Iterator[list[Any]]:
-        """Yield lists of results that are as long as the lists of rows. Read no list of rows ahead."""
+        """Yield the results in lists that are as long as the lists of rows, without reading lists of rows ahead."""
         remaining = iter(results)
         for first in remaining:
             yield [first, *itertools.islice(remaining, self._lengths.popleft() - 1)]
 
     def write(self, data: Buffer) -> int:
-        """Take a whole length or a whole result. The trailer begins with the first negative length."""
+        """Receive a whole length or a whole result. The trailer begins with the first negative length."""
         if self.trailer:
             self.trailer += data
         elif self._result_bytes is None:
@@ -118,12 +118,12 @@ class PickledStream(PickledInput):
         return len(data)
 
     def close(self) -> None:
-        """Raise ProtocolError if a list was empty: it has no result."""
+        """Raise ProtocolError if a list of rows was empty, because PySpark's worker writes no results for it."""
         if self._owed:
             sequence, values = self._owed[0]
             raise ProtocolError(
-                f"batch {sequence} has {values} values, for which pyspark made {len(self._results)}:"
-                " every value must hold a row"
+                f"batch {sequence} has {values} values, but pyspark returned {len(self._results)} results:"
+                " every value must contain a row"
             )
 
     def _reply_when_complete(self) -> None:
@@ -172,7 +172,7 @@ class PickledTableStream(PickledInput):
 
     @property
     def trailer(self) -> bytearray:
-        """Bytes that came after the outputs."""
+        """Bytes that PySpark's worker wrote after the outputs."""
         self._buffer.flush()
         return self._outputs.trailer
 
@@ -191,7 +191,7 @@ class PickledTableStream(PickledInput):
 
 
 class _Outputs(io.RawIOBase):
-    """Parser of PySpark's output, which comes in pieces of any size. It sends many outputs in one reply."""
+    """Parser of the bytes that PySpark's worker writes, in pieces of any size. It sends many outputs in one reply."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -207,7 +207,7 @@ class _Outputs(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Take lengths and outputs. The trailer begins with the first negative length."""
+        """Receive lengths and outputs. The trailer begins with the first negative length."""
         if self.trailer:
             self.trailer += data
             return len(data)

@@ -3,8 +3,8 @@
 
 PySpark checks every column of every batch for categories, time zones, nulls and names, and copies columns that it
 selects by name. For a small group, that takes longer than most functions. A column whose numbers have exactly the
-declared width, or whose values are Python strings, needs none of this. `install` puts a fast path with the same results
-in front of PySpark's own conversion, which still handles everything else and raises all errors.
+declared width, or whose values are Python strings, needs none of these steps. `install` puts a fast path with the same
+results in front of PySpark's own conversion, which still handles everything else and raises all errors.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,14 +35,14 @@ _DTYPES = {number.arrow: number.dtype for number in _NUMBERS.values()}
 _TEXT, _LARGE_TEXT = pa.string(), pa.large_string()
 
 _SAMPLE_ROWS = 256
-"""First rows of a column of texts, which decide whether equal texts become one Python string."""
+"""Number of rows at the start of a text column that decide whether equal texts become one Python string."""
 
 
 def install(conversion: Any) -> None:
     """Install the fast path in PySpark's module `pyspark.sql.conversion`."""
     _precede_class_method(conversion.PandasToArrowConversion, "convert", plain_batch)
     _precede_class_method(conversion.ArrowArrayToPandasConversion, "convert_numpy", plain_series)
-    # PySpark calls this for some types, by version. It ignores the name that the column should get.
+    # Each PySpark version calls `convert_legacy` for some types. The method ignores the requested column name.
     _precede_class_method(conversion.ArrowArrayToPandasConversion, "convert_legacy", plain_series_with_own_name)
 
 
@@ -92,7 +92,7 @@ def plain_batch(
     prefers_large_types: bool = False,
     **_options: Any,
 ) -> pa.RecordBatch | None:
-    """Return the columns as Arrow, with NaN as null, or None unless all are plain values of their declared types."""
+    """Return the columns as Arrow, with NaN as null, or None unless all have plain values of their declared types."""
     columns = _columns(data, schema.names) if isinstance(data, pd.DataFrame) else data
     if not columns or len(columns) != len(schema.fields):
         return None
@@ -121,7 +121,7 @@ def plain_series(
     prefer_int_ext_dtype: bool = False,
     **_options: Any,
 ) -> pd.Series | None:
-    """Return the array as pandas, or None unless it has texts, or plain numbers without nulls."""
+    """Return the array as pandas, or None unless it contains texts, or plain numbers without nulls."""
     if ser_name is None or prefer_int_ext_dtype:
         return None
     return _series(arr, ser_name) if _is_plain(arr, spark_type) else None
@@ -130,7 +130,7 @@ def plain_series(
 def plain_series_with_own_name(
     arr: pa.Array | pa.ChunkedArray, spark_type: types.DataType, **_options: Any
 ) -> pd.Series | None:
-    """Return the same with the name that the column has in its batch, if any."""
+    """Return the array as pandas, or None, like `plain_series`, but with the name that the column has in its batch."""
     return _series(arr, getattr(arr, "_name", None)) if _is_plain(arr, spark_type) else None
 
 
@@ -163,7 +163,7 @@ def _array(column: Any, arrow_type: pa.DataType | None) -> pa.Array | None:
 def _series(array: pa.Array | pa.ChunkedArray, name: str | None) -> pd.Series | None:
     if array.type in (_TEXT, _LARGE_TEXT):
         sample = array.slice(0, _SAMPLE_ROWS)
-        # A table of all strings takes longer than their copies, unless most of them are equal.
+        # Deduplicate texts only if most of them are equal. Otherwise a table of all texts costs more than it saves.
         series = array.to_pandas(deduplicate_objects=len(sample.unique()) * 2 < len(sample))
         series.name = name
         return series

@@ -86,7 +86,7 @@ def _array(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _list(array: pa.Array, kind: pa.ListType) -> pa.Array:
     """Copy lists or list views as lists, without items that belong to no list."""
-    # Import this only here: most functions return readable types and never need it.
+    # Import `pyarrow.compute` only here: most functions return readable types and never need the module.
     import pyarrow.compute as pc
 
     ends = pc.cumulative_sum_checked(pc.fill_null(pc.list_value_length(array), 0))

@@ -3,9 +3,9 @@
 
 The front has already checked versions and environment.
 
-PySpark formats tracebacks itself, so that its settings to hide or simplify them apply. A "simplified" traceback stops
-at the first frame outside PySpark. So the runner first removes the frames of `updraft_server.worker` from the
-traceback, which then looks as if PySpark's serializers had run.
+PySpark formats tracebacks, so that PySpark's settings to hide or simplify tracebacks apply. A "simplified" traceback
+stops at the first frame outside PySpark. So the runner first removes the frames of `updraft_server.worker` from the
+traceback. The traceback then looks as if PySpark's serializers had run.
 """
 
 import contextlib
@@ -97,7 +97,7 @@ def _strip_chain(error: BaseException) -> None:
 
 
 def strip_own_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """Return the traceback without the frames of this package."""
+    """Return the traceback without the frames of `updraft_server.worker`."""
     kept: list[TracebackType] = []
     while traceback is not None:
         if not traceback.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
@@ -108,7 +108,7 @@ def strip_own_frames(traceback: TracebackType | None) -> TracebackType | None:
     return kept[0] if kept else None
 
 
-# Older versions of PySpark convert in the serializers themselves.
+# Older versions of PySpark convert values in their serializers.
 _CONVERSION_MODULE_SINCE = (4, 2)
 
 
@@ -119,7 +119,7 @@ class SessionRunner:
         """Patch PySpark's worker; raises ImportError if this PySpark version is not supported.
 
         Args:
-            files_directory: Replaces Spark's directory of distributed files.
+            files_directory: Spark's directory of distributed files, for exchanges that have no other.
             signed_functions_alone: Whether clients may send rows but no code.
         """
         self.pyspark_version: str = pyspark.__version__
@@ -134,7 +134,7 @@ class SessionRunner:
         self._broadcasts = KnownBroadcasts()
         self._host_files = HostFiles()
         self._host_services = HostServices()
-        # If the directory were missing here, PySpark would add it for each task, and drop all import caches each time.
+        # Add the directory now. Otherwise PySpark would add it for each task, and drop all import caches each time.
         sys.path.insert(1, files_directory)
         streams.install(ArrowStreamSerializer)
         pickled_stream.install(BatchedSerializer)
@@ -164,7 +164,7 @@ class SessionRunner:
     def _run_module(
         self, wanted: exchange_pb2.WorkerModule, assignment: Assignment, exchange: Exchange
     ) -> exchange_pb2.Report:
-        """Run a worker exchange. The module itself reports its exceptions to Spark; here they fail the exchange."""
+        """Run a worker exchange. The module reports its exceptions to Spark, and they also fail the exchange."""
         shares = wanted.name.startswith(CONNECT_MODULES)
         connections = (SharedConnections if shares else Connections)(exchange, wanted.opening)
         self._reported.error = None
@@ -174,7 +174,7 @@ class SessionRunner:
                 self._host_files.replaced(self._surroundings(assignment)),
                 self._host_services.reached_by(connections),
             ):
-                # PySpark sorts large RDDs in files there.
+                # PySpark sorts large RDDs in files in this directory.
                 os.environ["SPARK_LOCAL_DIRS"] = tempfile.gettempdir()
                 module = load_module(wanted.name)
                 exchange.retires_worker = wanted.single_use
@@ -195,7 +195,7 @@ class SessionRunner:
 
     @contextlib.contextmanager
     def _prepared(self, assignment: Assignment, exchange: Exchange) -> Iterator[None]:
-        """Set the process up for the exchange's function, and undo that after the block."""
+        """Set up the process for the exchange's function, and restore the process after the block."""
         before = dict(os.environ)
         restore_environment({**before, **assignment.environment})
         try:
@@ -219,7 +219,7 @@ class SessionRunner:
             ended_by = error
         trailer = parse_trailer(bytes(stream.trailer), self._adapter.timings)
         if ended_by is not None or trailer.traceback is not None:
-            # Send the results that came before the exception: the client may need no others.
+            # Send the results that came before the exception: the client may not need the missing results.
             stream.flush()
             self._raise_reported(trailer, ended_by, exchange)
         if not trailer.complete:

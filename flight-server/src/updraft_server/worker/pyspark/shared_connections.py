@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections of a worker exchange for several threads, such as those that carry the bytes of a gRPC client."""
+"""Connections of a worker exchange for several threads, such as the threads that carry a gRPC client's bytes."""
 
 import select
 import threading
@@ -10,14 +10,14 @@ from updraft_server.worker.pyspark.connections import Batches, Connections
 
 
 class SharedConnections(Connections):
-    """Connections that any thread may use.
+    """Connections with a separate thread, which receives the client's batches for all other threads.
 
-    A separate thread receives for all others. A lock admits one thread at a time to the exchange. The receiver takes
-    the lock only once a batch has begun to arrive, so senders do not wait for the client.
+    A lock lets one thread at a time use the exchange. The receiving thread waits for a batch without the lock, so
+    senders do not wait for the client.
     """
 
     def __init__(self, batches: Batches, opening: bytes = b"") -> None:
-        """Start to receive. The thread ends with the client's last batch, an error or the process."""
+        """Start the receiving thread, which stops after the client's last batch or an error."""
         super().__init__(batches, opening)
         self._changed = threading.Condition()
         self._error: UpdraftError | None = None
@@ -37,12 +37,12 @@ class SharedConnections(Connections):
             return super().receive(number)
 
     def put_back(self, number: int, piece: memoryview) -> None:
-        """Put the rest of a piece back."""
+        """Put the unread rest of a piece back."""
         with self._changed:
             super().put_back(number, piece)
 
     def has_read(self, size: int) -> None:
-        """Count bytes that went into the buffer of PySpark's worker."""
+        """Count bytes that were copied into the input buffer of PySpark's worker."""
         with self._changed:
             super().has_read(size)
 
@@ -57,7 +57,7 @@ class SharedConnections(Connections):
             super().end(number)
 
     def finish(self, unread_bytes: int) -> None:
-        """End the runner's connection, and report how much PySpark's worker has read. Wait until the client ends it."""
+        """Report how much the worker has read, end the runner's connection, and wait until the client ends it too."""
         with self._changed:
             super().finish(unread_bytes)
 

@@ -3,7 +3,7 @@
 
 A pool may allow only drivers to introduce code. Yet executors pickle the rows of `SQL_BATCHED_UDF` and `SQL_TABLE_UDF`,
 and a pickle can call any function. This unpickler allows only the callables that Spark's own pickler names for values.
-It replaces them by stateless functions, so that a row cannot change them for later rows.
+It replaces these callables by stateless functions, so that a row cannot change a callable for later rows.
 """
 
 import array
@@ -50,10 +50,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _StructType:
-    """Wrapper of Spark's type of a row, which a pickle may hold instead of the type itself.
+    """Wrapper that a pickle receives instead of Spark's type of a row.
 
-    A pickle can set attributes on any object that it holds, and Spark's simple types are one object each for the whole
-    process.
+    A pickle can set attributes on any object that it receives. Each of Spark's simple types is one object for the whole
+    process, so a pickle could change it for later rows.
     """
 
     __slots__ = ("_type",)

@@ -2,13 +2,13 @@
 """Calls of a `transformWithState` processor to the state server of Spark's process, with fewer round trips.
 
 PySpark writes a request and waits for its answer. The server reads one request after the other and answers in order.
-Most requests change the state, and their answer only says that this has worked. `StateFile` collects such requests,
-sends many of them at once, and reads their answers later: before it returns the answer to any other request. The last
-request of a task is another one, so the task cannot succeed before all answers have been checked.
+Most requests change the state, and their answers only confirm the change. `StateFile` collects these requests, sends
+many of them at once, and checks their answers before it returns the answer to a request of any other kind. The last
+request of a task is of another kind, so the task cannot succeed before all answers have been checked.
 
-Processors read the same variables again and again: `exists` and then `get`, say, or `containsKey` and then `getValue`
-with the same key. `StateFile` sends a read together with those that followed it the last time, so they need no round
-trip of their own. It drops their answers if the processor does something else.
+Processors repeat the same sequences of reads: `exists` and then `get`, say, or `containsKey` and then `getValue` with
+the same key. Together with a read, `StateFile` sends the reads that followed it the last time, which saves their round
+trips. If the processor does something else, `StateFile` drops the answers to these reads.
 """
 
 import io
@@ -30,17 +30,17 @@ Call = tuple[str, ...]
 """Names of the `method` fields of a request, from the outermost to the innermost message."""
 
 MOST_BYTES = 8 * 1024
-"""Maximum size of all unanswered requests. The server's buffer and each socket's buffer hold as much, so sending
-never waits for the server."""
+"""Maximum size of all unanswered requests. The server's buffer and each socket's buffer are at least as large, so
+sending never waits for the server."""
 
 SEND_BYTES = MOST_BYTES // 2
-"""Size at which collected requests are sent, so that the server works while more are collected."""
+"""Size at which collected requests are sent, so that the server works while `StateFile` collects more."""
 
 MOST_ANSWER_BYTES = 1024 * 1024
-"""Size of the largest answer to a collected request: room for the text of an error."""
+"""Size of the largest answer to a collected request, which may contain the text of an error."""
 
 MOST_AHEAD = 8
-"""Reads that are sent along with another one."""
+"""Maximum number of reads that are sent ahead together with a read."""
 
 _BUFFER_BYTES = 64 * 1024
 _VERSION = 0
@@ -69,7 +69,7 @@ PROBLEMS: Mapping[Call, str] = {
     (*_MAP, "removeKey"): "Error removing key from map state",
     (*_MAP, "clear"): "Error clearing map state",
 }
-"""Requests that may be collected, with the start of PySpark's error. PySpark waits for the answer to all others."""
+"""Requests that may be collected, each with the start of PySpark's error message if the request fails."""
 
 _READS = ((*_VALUE, "exists"), (*_VALUE, "get"), (*_MAP, "containsKey"), (*_MAP, "getValue"))
 _UNUSED = "Error reading state ahead"
@@ -78,27 +78,27 @@ _UNUSED = "Error reading state ahead"
 class StateFile(io.BufferedRWPair):
     """File of a connection to the state server, as PySpark's client uses it: write, flush, read.
 
-    Until the processor is initialized, and after it deletes a state variable, every call waits for its answer: the
-    server survives some failures then.
+    Until the processor is initialized, and after it deletes a state variable, every call waits for its answer: in these
+    phases, the server continues after some failures.
     """
 
     def __init__(self, stream: ByteStream) -> None:
         super().__init__(stream, stream, _BUFFER_BYTES)
-        self._written = bytearray()  # Since the last flush.
-        self._is_large = False  # Whether the start of what was written is already on its way.
+        self._written = bytearray()  # Bytes of the request since the last flush.
+        self._is_large = False  # Whether the request is so large that its start has already been sent.
         self._collected = bytearray()
         self._collected_problems: list[str] = []
-        self._due: deque[str] = deque()  # Problems of the answers that PySpark does not read, oldest first.
-        self._ahead: deque[bytes] = deque()  # Reads that were sent ahead. Their answers come after those.
-        self._sent_bytes = 0  # Since the server has last answered everything.
-        self._success = b""  # Rest of the answer to a collected request.
+        self._due: deque[str] = deque()  # For each answer that PySpark will not read, the start of its error message.
+        self._ahead: deque[bytes] = deque()  # Reads that were sent ahead. Their answers follow the answers in `_due`.
+        self._sent_bytes = 0  # Bytes sent since the answers in `_due` were last checked.
+        self._success = b""  # Unread rest of the answer that PySpark reads for a collected request.
         self._reads = _ReadOrder()
         self._is_initialized = False
         self._has_removed = False
         self._failure: Exception | None = None
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Take bytes of a request."""
+        """Keep bytes of a request until the flush, or send them at once if the request is large."""
         view = memoryview(data).cast("B")
         if self._is_large:
             return super().write(view)
@@ -112,7 +112,7 @@ class StateFile(io.BufferedRWPair):
         return len(view)
 
     def flush(self) -> None:
-        """Collect or send the request. Raise PySparkRuntimeError or EOFError if an earlier one has failed."""
+        """Collect or send the request. Raise PySparkRuntimeError or EOFError if an earlier request has failed."""
         request, self._written = bytes(self._written), bytearray()
         if self._is_large or not request:
             self._is_large = False
@@ -120,7 +120,7 @@ class StateFile(io.BufferedRWPair):
             return
         message = _parsed(request)
         if message is None:
-            # It may be anything, such as a table in Arrow.
+            # The bytes are not a known request. They may be anything, such as a table in Arrow.
             self._reads.interrupt()
             self._settle()
             self._send(request)
@@ -135,7 +135,7 @@ class StateFile(io.BufferedRWPair):
         else:
             self._reads.interrupt()
             if call in PROBLEMS:
-                # Rows of a list may follow the request, and the server answers nothing before it has them.
+                # The rows of a list may follow the request. The server answers nothing before it has received them.
                 self._settle()
             self._is_initialized |= call == _START and innermost.state == StateMessage_pb2.INITIALIZED
             self._has_removed |= call == _REMOVAL
@@ -176,12 +176,12 @@ class StateFile(io.BufferedRWPair):
         self._ahead += following
 
     def _settle(self) -> None:
-        """Send the collected requests and wait until the server has nothing left to do."""
+        """Send the collected requests and wait until the server has answered all requests."""
         self._send(b"")
         self._check_answers()
 
     def _send(self, request: bytes, following: Sequence[bytes] = ()) -> None:
-        """Send the collected requests, then one whose answer PySpark reads, then those that are sent ahead."""
+        """Send the collected requests, then `request`, whose answer PySpark reads, then the reads `following` ahead."""
         self._raise_failure()
         self._drop_ahead()
         own = request + b"".join(following)
@@ -204,7 +204,7 @@ class StateFile(io.BufferedRWPair):
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
-            # Otherwise each time would lengthen the traceback, and keep its frames alive.
+            # Otherwise, each raise would lengthen the traceback and keep more frames alive.
             raise self._failure.with_traceback(None)
 
     def _check_answers(self) -> None:
@@ -215,14 +215,14 @@ class StateFile(io.BufferedRWPair):
                 self._check_answer(self._due[0])
                 self._due.popleft()
         except Exception as error:
-            # The server has ended. It answers nothing after a failure, and PySpark must not wait for that.
+            # Keep the error for later calls: after a failure the server answers nothing, so PySpark must not wait.
             self._failure = error
             raise
 
     def _check_answer(self, problem: str) -> None:
         (size,) = _LENGTH.unpack(self._read_exactly(_LENGTH.size))
         if size > MOST_ANSWER_BYTES and problem == _UNUSED:
-            # A value that the processor does not want. It may be larger than the worker's memory.
+            # Skip a value that the processor does not need, because it may be larger than the worker's memory.
             self._skip(size)
             self._reads = _ReadOrder()
             return
@@ -256,7 +256,7 @@ class _Read(NamedTuple):
 
     @classmethod
     def of(cls, message: Any, call: Call) -> "_Read":
-        """Return the read of a request."""
+        """Return the read that a request asks for."""
         variable = getattr(message.stateVariableRequest, call[1])
         return cls(call, variable.stateName, getattr(getattr(variable, call[2]), "userKey", b""))
 
@@ -274,7 +274,7 @@ class _Read(NamedTuple):
 
 
 class _ReadOrder:
-    """Record of the read that followed each read the last time, with no change between them."""
+    """Record of which read followed each read the last time, with no other request between the two."""
 
     def __init__(self) -> None:
         self._next: dict[tuple[Call, str], tuple[Call, str]] = {}
@@ -290,13 +290,13 @@ class _ReadOrder:
         self._last = read
 
     def interrupt(self) -> None:
-        """Record that something else follows the last read."""
+        """Record that no related read follows the last read."""
         if self._last is not None:
             self._next.pop(self._last[:2], None)
         self._last = None
 
     def after(self, read: _Read) -> Iterator[_Read]:
-        """Return the reads that should follow. None of them comes twice."""
+        """Yield the reads that should follow, each of them once."""
         seen = [read[:2]]
         while len(seen) <= MOST_AHEAD:
             following = self._next.get(seen[-1])
@@ -330,6 +330,6 @@ def _call(message: Any) -> tuple[Call, Any]:
 
 
 def _has_rows(message: Any) -> bool:
-    """Return whether a request has its rows in it. In Spark 4.0, a table in Arrow follows some requests."""
+    """Return whether a request contains its rows. In Spark 4.0, some requests send them afterwards, in Arrow."""
     is_list = message.DESCRIPTOR.name in ("ListStatePut", "AppendList")
     return not is_list or getattr(message, "fetchWithArrow", True) is False

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacements for the socket of PySpark's worker, for functions over Arrow batches: one for each way to read batches.
+"""Replacements for the socket of PySpark's worker, for functions over Arrow batches, with or without groups.
 
 Every Arrow serializer of PySpark reads and writes through `ArrowStreamSerializer.load_stream` and `.dump_stream`.
 `install` replaces these two methods. The new methods recognise an `ArrowStream`, and pass validated record batches
-through without copying them. For any other stream, they call PySpark's methods. The init message and the trailer are
-still read and written as bytes, through `read` and `write`.
+through without copying them. For any other stream, they call PySpark's methods. PySpark's worker still reads the init
+message and writes the trailer as bytes, through `read` and `write`.
 """
 
 import functools
@@ -40,7 +40,7 @@ class ArrowStream(WorkerInput):
         self.trailer = bytearray()
 
     def write(self, data: Buffer) -> int:
-        """Keep bytes that are not batches for the trailer."""
+        """Add bytes to the trailer. Batches do not pass through this method."""
         self.trailer += data
         return len(data)
 
@@ -49,7 +49,7 @@ class ArrowStream(WorkerInput):
         self._replies.flush()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Return the arguments, in slices no larger than the function may see at once."""
+        """Return the batches of arguments for PySpark's worker."""
         return iter(self._batches)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -57,7 +57,7 @@ class ArrowStream(WorkerInput):
         self._replies.add(batch)
 
     def close(self) -> None:
-        """Finish the replies; raises UserError if the function has returned too few rows."""
+        """Finish the replies; raises UserError if the function has returned a wrong number of rows."""
         self._replies.close()
 
 
@@ -102,7 +102,7 @@ class GroupedStream(ArrowStream):
         for tables in groups:
             self._tables.extend(tables)
             yield INT.pack(len(tables))
-            # A function may have left a table unread.
+            # Drop the tables that the function has not read.
             self._tables.clear()
         yield _NO_MORE_GROUPS
         yield LAST_MARK
@@ -121,7 +121,7 @@ class MapReplies(forms.FreeRunningReplies):
         super().add(batch if columns.changes_nothing else self._readable(batch, columns))
 
     def _readable(self, batch: pa.RecordBatch, columns: ReadableColumns) -> pa.RecordBatch:
-        # Compare before the conversion, which may make different schemas equal.
+        # Compare the schemas before the conversion, which may make different schemas equal.
         if not batch.schema.equals(columns.schema):
             raise pa.ArrowInvalid(DIFFERENT_SCHEMA)
         try:

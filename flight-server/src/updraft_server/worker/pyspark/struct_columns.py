@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fast conversion between a struct column and a batch of its fields, and fast selection of columns.
 
-PySpark does this field by field, for every group and for every row of a table function. `install` replaces PySpark's
+PySpark converts field by field, for every group and for every row of a table function. `install` replaces PySpark's
 methods with single Arrow calls that give the same results.
 """
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 def install(conversion: Any) -> None:
     """Install the fast methods in PySpark's module `pyspark.sql.conversion`."""
     for short in (flatten_struct, wrap_struct, select_columns):
-        # Some PySpark versions lack some of these methods.
+        # A PySpark version may lack some of these methods.
         if hasattr(conversion.ArrowBatchTransformer, short.__name__):
             setattr(conversion.ArrowBatchTransformer, short.__name__, staticmethod(short))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class WorkerInput:
-    """Stream of a preface and pieces. Each piece is made when the worker wants to read it. No read spans two pieces."""
+    """Stream of a preface and pieces. A read takes the next piece from an iterator, and never spans two pieces."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)

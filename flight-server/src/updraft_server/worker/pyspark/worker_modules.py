@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker exchanges: the main() of a worker module of PySpark, over the byte stream of Spark's runner.
+"""Worker exchanges: each runs the main() of one of PySpark's worker modules over the byte stream of Spark's runner.
 
 Spark starts these modules for everything that Updraft's operators do not cover: RDDs, streaming state, data sources.
-The stream has paths on Spark's host, which are replaced by those of the copies in the pool.
+The stream contains paths on Spark's host. `HostFiles` replaces them by the paths of the copies in the pool.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class HostFiles:
 
     @contextlib.contextmanager
     def replaced(self, around: Surroundings) -> Iterator[None]:
-        """Use these copies in the block."""
+        """Use the pool's copies during the block."""
         self._around = around
         before = SparkFiles._root_directory, SparkFiles._is_running_on_worker
         try:
@@ -97,16 +97,16 @@ class Outcome(NamedTuple):
     """Outcome of a worker module."""
 
     error: BaseException | None
-    """Exception with which the module ended, already reported to Spark. None if it returned."""
+    """Exception that the module raised and has already reported to Spark. None if the module returned."""
     unread_bytes: int
-    """Bytes that are left in the module's buffer."""
+    """Number of bytes that the module has left unread in its buffer."""
 
 
 def run_main(module: ModuleType, stream: ByteStream) -> Outcome:
     """Run the main() of a module over the stream of Spark's runner."""
     error: BaseException | None = None
-    # Like Spark's own daemon, give the worker two buffered files of one stream. PySpark flushes its output where Spark
-    # waits for it.
+    # Like Spark's own daemon, give the worker two buffered files over one stream. PySpark flushes its output where
+    # Spark waits for it.
     infile, outfile = io.BufferedReader(stream, BUFFER_BYTES), io.BufferedWriter(stream, BUFFER_BYTES)
     try:
         module.main(infile, outfile)

@@ -22,7 +22,7 @@ from updraft_server.worker.process_state import in_this_process
 AnyFunction: TypeAlias = Function[Any, Any]
 
 Running: TypeAlias = Callable[[Load], AbstractContextManager[None]]
-"""Function that returns a context manager, which is entered while the load runs."""
+"""Function that returns a context manager to enter while the given load runs."""
 
 _MAX_FAULT_BYTES = 1024
 
@@ -47,15 +47,16 @@ class RegisteredFunction:
         own_seconds = function.load_timeout_seconds
         limit_seconds = load_timeout_seconds if own_seconds is None else own_seconds
         if function.batching is not None:
-            # The zygote limits the load itself. This limit is for the worker, which also waits for its turn.
+            # The zygote limits the load. This limit applies to a worker's whole wait for a model process, which may
+            # take longer than the load.
             limit_seconds = LONGEST_WORK_SECONDS
         self.as_load = Load(function.__module__, function.name, function.version, limit_seconds)
-        """Load of the constructor, if the function is a class."""
+        """Description of the load, in which the constructor runs if the function is a class."""
         self._loaded: Loaded | None = None
 
     @property
     def batched(self) -> BatchedFunction | None:
-        """Form of the function for a model process; None if workers run it themselves, or if it cannot be called."""
+        """Function as a model process runs it; None if workers run it themselves, or if it cannot be called."""
         batching = self.function.batching
         return None if batching is None or self.fault else BatchedFunction(self.function, batching)
 
@@ -83,7 +84,7 @@ class RegisteredFunction:
 
 
 class ModuleFault:
-    """Module of functions that could not be imported. Its functions are unknown."""
+    """Functions module that could not be imported, so that its functions are unknown."""
 
     def __init__(self, module: str, fault: str) -> None:
         self.module = module

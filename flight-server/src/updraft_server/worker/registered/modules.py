@@ -55,8 +55,8 @@ def registered_functions(
     Args:
         modules: Names of the modules to import.
         load_timeout_seconds: Limit for each import, and for each function that sets no limit.
-        broken: Loads that are known to end or hang the process, with their faults. They are skipped.
-        running: Returns a context for a load, which is entered while the load runs.
+        broken: Loads to skip because they are known to crash or hang the process, with their faults.
+        running: Returns a context to enter while the given load runs.
     """
     functions = RegisteredFunctions(BUILTIN, load_timeout_seconds)
     for name in modules:
@@ -72,7 +72,7 @@ def registered_functions(
             sys.stderr.write(f"updraft-server: {fault}\n")
             functions.module_faults.append(ModuleFault(name, fault))
             continue
-        # Sort in the order of declaration. The namespace has another order: a name that is bound again keeps its place.
+        # Add the functions in the order of declaration. The order of the namespace differs if a name is bound again.
         defined = [value for value in values if isinstance(value, Function)]
         for each in sorted(defined, key=lambda each: each.number):
             functions.add(each)
@@ -85,7 +85,7 @@ def _place(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        # Skip frames of Updraft's declarations: if one is refused, the mistake is in the module.
+        # Skip frames of `updraft.functions`: if it refuses a declaration, the mistake is in the module.
         if "importlib" not in frame.filename and not frame.filename.startswith(_DECLARATIONS)
     ]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""

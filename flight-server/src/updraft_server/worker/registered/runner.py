@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runner of registered functions over an exchange.
 
-Over plain Flight, replies of table functions carry, for each result, the number of the row that it came from
-(`updraft.plain_flight`).
+Over plain Flight, replies of table functions contain, for each result, the number of the input row that produced the
+result (`updraft.plain_flight`).
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _UTC = frozenset({"UTC", "+00:00", "Etc/UTC", "Z"})
 
 
 def as_declared(given: pa.Schema, arguments: pa.Schema, *, zoneless_is_utc: bool) -> pa.Schema:
-    """Return `given`, but with the argument's type for each column whose type has the same values as that type."""
+    """Return `given`. If a column's type has the same values as the declared type, replace it by the declared type."""
     fields = [
         field.with_type(wanted.type)
         if _has_same_values(field.type, wanted.type, zoneless_is_utc=zoneless_is_utc)
@@ -75,13 +75,13 @@ class Requests:
         self.waited_seconds = 0.0
         """Time spent waiting for the client."""
         self.schema: pa.Schema = exchange.schema
-        """Schema of the batches before they are checked."""
+        """Schema of the batches that `batches` yields."""
         self._is_retyped = assignment.plain and function.argument_schema is not None
         if self._is_retyped:
             self.schema = as_declared(self.schema, function.argument_schema, zoneless_is_utc=assignment.databend)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield each batch in the types of `schema`; raises UpdraftError."""
+        """Yield each batch, with the types of `schema`; raises UpdraftError."""
         while True:
             asked = time.monotonic()
             request = self._exchange.take()
@@ -91,12 +91,12 @@ class Requests:
             yield self._retyped(request.batch) if self._is_retyped else request.batch
 
     def checked(self) -> Iterator[pa.RecordBatch]:
-        """Yield each batch in the types of the function's arguments; raises UpdraftError."""
+        """Yield each batch, with the types of the function's arguments; raises UpdraftError."""
         for batch in self.batches():
             try:
                 checked = self._function.checked(batch)
             except UpdraftError as error:
-                # Record this error, so that it counts even if the function catches it.
+                # Record this error, so that the exchange fails even if the function catches the error.
                 self._exchange.fail(error)
             yield checked
 
@@ -127,7 +127,7 @@ class NumberedResults:
         return pa.record_batch([self._rows_of(results.num_rows, row_ends), value], schema=self.schema)
 
     def _rows_of(self, results: int, row_ends: Sequence[int]) -> pa.Array:
-        """Return, for each result, the number of its row, counted from the first row of the exchange."""
+        """Return, for each result, the number of its input row, counted from the first row of the exchange."""
         first, self._row = self._row, self._row + len(row_ends)
         if self._row >= _MOST_ROWS:
             raise LimitError(f"the exchange has more than {_MOST_ROWS} rows, the limit for row numbers of 32 bits")
@@ -145,10 +145,10 @@ def run_batched(function: BatchedFunction, client: ModelClient, exchange: Exchan
     """Send one reply for each request; raises UpdraftError."""
     function.check(requests.schema)
     with contextlib.closing(client):
-        # Connect now, so that the model's next batch waits for these rows too.
+        # Connect before the first rows arrive, so that the model's next batch waits for them.
         client.connect()
         if exchange.plain:
-            # A plain client waits for the schema before it reads a batch, and there may be no batch.
+            # A plain client waits for the schema even if no batch follows.
             exchange.announce(function.result_schema)
         for batch in requests.checked():
             sequence = exchange.consumed
@@ -230,7 +230,7 @@ def _run_table(registered: RegisteredFunction, assignment: Assignment, exchange:
 
 
 def _reply_with_numbers(loaded: LoadedTable, results: pa.Schema, exchange: Exchange, requests: Requests) -> None:
-    """Send results that include row numbers, for clients that get only the results."""
+    """Send results with row numbers, for plain Flight clients, which do not receive `row_ends`."""
     numbered = NumberedResults(results)
     exchange.announce(numbered.schema)
     replies = FreeRunningReplies(exchange)
@@ -251,7 +251,7 @@ def _run_aggregate(
     aggregation = loaded.begin(requests.schema, call)
     _announce(exchange, aggregation.schema)
     for batch in requests.batches():
-        # Add the time limits of the batches that the aggregation holds: it has not worked on them yet.
+        # Add the time limits of the batches that the aggregation holds and has not processed yet.
         exchange.clock.allow_for(aggregation.held)
         aggregation.add(batch)
     exchange.clock.allow_for(aggregation.held)
@@ -259,7 +259,7 @@ def _run_aggregate(
 
 
 def _announce(exchange: Exchange, schema: pa.Schema | None) -> None:
-    """Announce the schema to a plain client. It waits for the schema before it reads a batch, and may get no batch."""
+    """Announce the schema to a plain client, which waits for the schema even if no batch follows."""
     if exchange.plain and schema is not None:
         exchange.announce(schema)
 
