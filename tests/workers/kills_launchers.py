@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of `updraft-python` below a JVM, and sockets on which the JVM listens for Spark and for them."""
+"""Processes of `updraft-python` below a JVM, and sockets on which the JVM listens for Spark and for these processes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import psutil
 
-# Spark sets this variable for each Python that it starts.
-_OF_PYTHON = "PYTHONUNBUFFERED"
+# Variable with the value that Spark sets for each Python that it starts. The JVM may have inherited another value.
+_OF_PYTHON = ("PYTHONUNBUFFERED", "YES")
 
 
 def launchers(java: psutil.Process) -> list[psutil.Process]:
     """Return the processes that a JVM has started in place of Python."""
-    return [child for child in java.children() if _OF_PYTHON in _environment(child)]
+    return [child for child in java.children() if _OF_PYTHON in _environment(child).items()]
 
 
 def listeners(java: psutil.Process) -> int:
@@ -42,11 +42,11 @@ class Launched:
         return cls(len(started), len(workers))
 
     def most(self, other: Launched) -> Launched:
-        """Return the larger counts of both."""
+        """Return the larger of both values for each count."""
         return Launched(max(self.launchers, other.launchers), max(self.workers, other.workers))
 
     def excess(self, before: Launched, spare_workers: int) -> list[str]:
-        """Return which counts exceed those of `before`. A few more idle workers are allowed."""
+        """Return the counts that exceed those of `before`, where `spare_workers` more idle workers are allowed."""
         found = []
         if self.launchers > before.launchers:
             found.append(f"{self.launchers} launchers, not {before.launchers}")

@@ -181,7 +181,7 @@ async def test_an_empty_pickled_list_is_a_protocol_error(zygotes: Zygotes) -> No
     command = session_command(BATCHED, udf(lambda x: x, LongType()))
     error = await failing(zygotes, command, [pickled_rows([[(1,)], []])])
     assert error.kind == exchange_pb2.ERROR_KIND_PROTOCOL
-    assert "every value must hold a row" in error.message
+    assert "every value must contain a row" in error.message
 
 
 async def test_a_function_that_hides_a_protocol_error_does_not_get_away_with_it(zygotes: Zygotes) -> None:
