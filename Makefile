@@ -21,7 +21,7 @@ DELTA := 4.4.0
 ICEBERG := 1.12.0
 TABLES_SPARK := 4.1
 # spark-versions.toml: end
-# Releases of Iceberg for the other Sparks that Delta has a release for; there is none for 4.2 yet. Spark 3.5 has a Delta of its own.
+# Releases of Iceberg for the other Sparks that Delta supports. Iceberg has no release for 4.2 yet. Spark 3.5 needs an older Delta.
 ICEBERG_FOR_3.5 := 1.12.0
 ICEBERG_FOR_4.0 := 1.11.0
 ICEBERG_FOR_4.2 := none
@@ -50,10 +50,10 @@ WRITE_ROOTS ?= /tmp,$(CURDIR)/build
 #= FUZZ options of `make fuzz` (--seconds 600, --target NAME, --guided, --help)
 #= SOAK options of `make soak` (--minutes 10, --rolling, --help)
 #= SIMULATE options of `make simulate` (--seeds 10000, --minutes 10, --seed N, --help)
-#= STRICT set it (STRICT=1), and a test that would be skipped fails
+#= STRICT set it (STRICT=1) to make tests fail that would be skipped
 #= FAULTS pytest's options for `make faults` (-k network)
 #= AUDIT options of `make audit` (--offline asks nobody for known vulnerabilities)
-#= IMAGES registry from which the nodes of `make e2e-kube` have their images
+#= IMAGES registry from which the nodes of `make e2e-kube` pull their images
 IMAGES ?= localhost
 #= KUBECONFIG cluster of `make e2e-kube`
 #= PUSH options of `buildah push` (--tls-verify=false)
@@ -75,13 +75,13 @@ EMULATORS := $(CURDIR)/build/emulators
 ACTIONLINT := $(shell command -v actionlint || echo build/tools/bin/actionlint)
 APT = $(if $(filter-out 0,$(shell id -u)),sudo )apt-get --quiet=2
 APT_INSTALL = $(APT) update && DEBIAN_FRONTEND=noninteractive $(APT) install --yes --no-install-recommends
-# Not locked: a lock names one index, and that of the wheels without CUDA is not everywhere to be had.
+# Not locked, because a lock file names one index, and some networks cannot reach the index of the wheels without CUDA.
 TORCH_VERSION := 2.15.0
 TRANSFORMERS_VERSION := 5.24.0
 #= TORCH options of uv for the wheel of `make test-torch` and `make test-notebooks-torch`; empty for the usual index, with 5 GB of CUDA
 TORCH ?= --torch-backend=cpu
 NOTEBOOK_ON_TORCH := transformer-model
-# Not locked either: they hold pyarrow below the version that everything else here runs on.
+# Not locked either, because these packages require an older pyarrow than everything else here.
 PEERS := arrow-udf==0.3.2 databend-udf==0.2.20
 UV := $(shell command -v uv || echo build/tools/bin/uv)
 export UV_SYSTEM_CERTS := true
@@ -93,7 +93,7 @@ PYTHON := $(VENV)/bin/python
 export SPARK_LOCAL_IP := 127.0.0.1
 
 MVN := ./mvnw --batch-mode --no-transfer-progress
-# Hardly any of Maven's or the compilers' code runs long enough for the second compiler to pay.
+# Maven and the compilers end too soon for the JVM's second compiler to pay off.
 #= MAVEN_OPTS options of Maven's JVM
 export MAVEN_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 named_jar = spark-connector/bundle/target/updraft-spark-$(1)-$(VERSION).jar
@@ -112,12 +112,12 @@ TABLE_JARS := $(DELTA_JARS) com.h2database:h2:2.4.240 $(if $(filter none,$(ICEBE
 TABLES_DIR := build/tables/$(TABLES_SPARK)-$(DELTA)-$(ICEBERG)
 TABLE_CASES := $(if $(filter none,$(ICEBERG)),-k 'not iceberg') tests/tables
 FORMAT_JARS := $(DELTA_JARS) org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(COMET_ICEBERG) org.apache.datafusion:comet-spark-spark$(TABLES_SPARK)_2.13:$(COMET)
-# A Spark 3.5 in the Scala that PySpark from PyPI does not have.
+# Spark 3.5 in Scala 2.13: PySpark 3.5 from PyPI contains only jars for Scala 2.12.
 SPARK_SCALA_2.13 := build/spark-3.5-scala-2.13
 RAPIDS_JAR := build/rapids/rapids-4-spark_2.13-$(RAPIDS).jar
 CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java' -o -name '*.scala' -o -name 'pom.xml' -o -name '*.proto' -o -name '*.conf' \) -not -path '*/target/*' 2>/dev/null)
 REPORTS := build/reports
-# Cases that prove what others do too belong to `make check-all`.
+# `make check-all` also runs the cases that prove the same as others.
 EVERYDAY := -m 'not campaign'
 PYTEST = $(1)/bin/python -m pytest -q $(if $(STRICT),-p tests.support.strict )--junitxml=$(REPORTS)/$(2).xml
 
@@ -143,10 +143,10 @@ help-all: #+ List every target and every variable
 demo: setup $(JAR) ## Run the main job on stock PySpark and on Updraft, and write it
 	$(PYTHON) -m tests.programs.demo.run --jar $(JAR) $(DEMO)
 
-demo-kill: setup $(JAR) ## The same while a worker is killed every second
+demo-kill: setup $(JAR) ## Run the same job while a worker is killed every second
 	$(PYTHON) -m tests.programs.demo.run --jar $(JAR) --kill-workers $(DEMO)
 
-# A service also listens for operators and for Prometheus, at ports that follow from its own.
+# A service also listens for probes (admin) and for Prometheus (metrics), at fixed distances from its main port.
 ADMIN_OFFSET := 10
 METRICS_OFFSET := 1010
 FREE_PORTS = $(PYTHON) .ci/free_ports.py '$(1)=$($(1))' 0 $(ADMIN_OFFSET) $(METRICS_OFFSET)
@@ -169,9 +169,10 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 
 ## Check
 .PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-other-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-workers test-other-scala test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids test-comet attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service bench-gpu-variables
-# The stages of `make check`, for check.mk: it begins those of FIRST beside BUILD, and those of SECOND after BUILD. THIRD belongs to check-all.
+# The stages of `make check`. check.mk runs the stages of FIRST beside BUILD, and the stages of SECOND after BUILD. check-all adds THIRD.
 CONNECTOR := spark-connector
-# Stages that need no jar run while the connector is built. The longest of the others begin first, so that none runs alone at the end.
+# Stages that need no jar are in FIRST, to run while the connector is built. SECOND begins with its longest stages, so that no long
+# stage runs alone at the end.
 BUILD := test-connector
 NEEDED := .venv/.synced
 FIRST := test-unit sessions-on-$(NEWEST) test-writer types lint test-packages test-chart
@@ -199,7 +200,7 @@ lint: .venv/.synced ## Lint, format and import contracts
 	.venv/bin/python .ci/chart_values.py --check
 	.venv/bin/python .ci/dashboards.py --check
 
-lint-workflows: $(filter build/%,$(ACTIONLINT)) #+ actionlint over .github/workflows (`make test-unit` holds them against rules of ours and the schemas)
+lint-workflows: $(filter build/%,$(ACTIONLINT)) #+ actionlint over .github/workflows (`make test-unit` checks our own rules and the schemas)
 	$(ACTIONLINT) -color
 
 types: .venv/.synced ## Strict types over services, tests and scripts
@@ -214,7 +215,7 @@ test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files b
 	@$(call BEGIN,writer)
 	$(call PYTEST,.venv,writer) $(EVERYDAY) gpu-writer/tests --ignore=gpu-writer/tests/on_gpu
 
-test-variants: .venv/.synced $(call jar,$(NEWEST)) | $(REPORTS) #+ Cases of workers, writer and functions that `make check` leaves out, because others take the same way
+test-variants: .venv/.synced $(call jar,$(NEWEST)) | $(REPORTS) #+ Cases of workers, writer and functions that `make check` leaves out, because other cases take the same path
 	@$(call BEGIN,variants)
 	$(call PYTEST,.venv,variants) -m campaign flight-server/tests/processes gpu-writer/tests/processes tests/e2e --ignore=flight-server/tests/processes/on_torch
 
@@ -243,13 +244,13 @@ test-workers: setup $(JAR) | $(REPORTS) #+ Everything that runs in Spark's own P
 	@$(call BEGIN,all-workers-$(SPARK))
 	$(call PYTEST,$(VENV),all-workers-$(SPARK)) tests/workers
 
-# Tests do without this archive, but their JVMs then take twice the processor time to start.
+# Tests also run without this archive, but their JVMs then need twice the CPU time to start.
 CLASSES := build/jvm/spark-$(NEWEST).jsa
 $(addsuffix -on-$(NEWEST),e2e services writes workers) test-contract test-faults: | $(CLASSES)
 $(CLASSES): tests/support/shared_classes.py .venv/.synced
 	.venv/bin/python -m tests.support.shared_classes
 
-test-kinds: kinds-on-$(SPARK) #+ A part of it: one function of each kind
+test-kinds: kinds-on-$(SPARK) #+ A part of `make test-e2e`: one function of each kind
 
 .SECONDEXPANSION:
 $(addprefix sessions-on-,$(SPARKS)): sessions-on-%: $$(call venv,$$*)/.synced | $(REPORTS)
@@ -260,14 +261,14 @@ $(addprefix e2e-on-,$(SPARKS)): e2e-on-%: $$(call venv,$$*)/.synced $$(call jar,
 	@$(call BEGIN,e2e-$*)
 	$(call PYTEST,$(call venv,$*),e2e-$*) $(if $(filter $(NEWEST),$*),$(EVERYDAY)) tests/e2e --ignore=tests/e2e/writer $(addprefix --ignore=,$(E2E_SERVICES))
 
-# These tests start services or Sparks of their own, so a second stage can run them at the same time as the rest.
+# Each of these tests starts its own services or Spark, so a separate stage can run them beside the other end-to-end tests.
 E2E_SERVICES := $(addprefix tests/e2e/test_,$(addsuffix .py,artifacts connect functions_of_two_pools functions_page large_rows limits_of_a_task one_answer services_away several_pools signed_functions times wrong_endpoints))
 services-on-3.5: build/spark-3.5-connect/.fetched
 $(addprefix services-on-,$(SPARKS)): services-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,services-$*)
 	$(call PYTEST,$(call venv,$*),services-$*) $(E2E_SERVICES)
 
-# PySpark from PyPI has the jars of one Scala. Its Python runs on those of the other too.
+# PySpark from PyPI contains jars for one Scala, but its Python code also works with the jars for the other.
 test-other-scala: .venv-spark35/.synced $(call named_jar,3.5_2.13) $(SPARK_SCALA_2.13)/.fetched | $(REPORTS) #+ The differential suite on Spark 3.5 in Scala 2.13
 	@$(call BEGIN,other-scala)
 	SPARK_HOME=$(CURDIR)/$(SPARK_SCALA_2.13) UPDRAFT_CONNECTOR_JAR=$(abspath $(call named_jar,3.5_2.13)) $(call PYTEST,.venv-spark35,other-scala) tests/e2e --ignore=tests/e2e/writer $(addprefix --ignore=,$(E2E_SERVICES))
@@ -324,10 +325,10 @@ images-gpu: #+ Build the images for nodes with NVIDIA GPUs
 	buildah build $(BUILDAH) $(IMAGE_LABELS) --build-arg SPARK=$(SPARK) --target pool-gpu --tag updraft-pool-gpu:$(VERSION) --file deploy/images/Dockerfile .
 	buildah build $(BUILDAH) $(IMAGE_LABELS) --target writer-gpu --tag updraft-writer-gpu:$(VERSION) --file deploy/images/Dockerfile .
 
-test-images: .venv/.synced | $(REPORTS) #+ What `make images` built: labels, bill of materials, user, size
+test-images: .venv/.synced | $(REPORTS) #+ Check the images of `make images`: labels, bill of materials, user, size
 	$(if $(filter-out 0,$(shell id -u)),buildah unshare )$(call PYTEST,.venv,images) tests/images
 
-image-executors: setup $(JAR) #+ Build what e2e-kube wants beside them: executors with the jars of SPARK, a pool with what the demo imports
+image-executors: setup $(JAR) #+ Build two more images for e2e-kube: executors with the jars of SPARK, a pool with the demo's packages
 	buildah build $(BUILDAH) --tag updraft-team:$(VERSION) --file deploy/images/Dockerfile.team deploy/images
 	buildah build $(BUILDAH) --build-context entrypoint=tests/kube --tag updraft-spark:$(VERSION) --file tests/kube/Dockerfile $(dir $(shell $(PYTHON) -c 'import pyspark; print(pyspark.__file__)'))
 	@rm -rf build/images/executor && mkdir -p build/images/executor
@@ -337,10 +338,10 @@ image-executors: setup $(JAR) #+ Build what e2e-kube wants beside them: executor
 push-images: #+ Push what `make images` and `make image-executors` built to the registry IMAGES, tagged VERSION and SUFFIX
 	VERSION=$(VERSION) IMAGES=$(IMAGES) PUSH='$(PUSH)' SUFFIX='$(SUFFIX)' .ci/images push
 
-join-images: #+ Give what was pushed with the suffixes -sparkSPARK-amd64 and -arm64 one name; digests in build/images/checksums.txt
+join-images: #+ Join the images pushed with the suffixes -sparkSPARK-amd64 and -arm64 into one; digests in build/images/checksums.txt
 	VERSION=$(VERSION) SPARK=$(SPARK) NEWEST=$(NEWEST) IMAGES=$(IMAGES) PUSH='$(PUSH)' .ci/images join
 
-check-tag: #+ Whether TAG is that of the version in pyproject.toml
+check-tag: #+ Check that TAG fits the version in pyproject.toml
 	@$(if $(filter v$(VERSION),$(TAG)),true,$(error the tag is '$(TAG)', and pyproject.toml has version $(VERSION): v$(VERSION) is needed))
 
 draft-release: check-tag #+ Make a draft of the release TAG from the files in dist, with gh
@@ -394,7 +395,7 @@ status-screen: .venv/.synced #+ Take the picture of a busy pool's status page fo
 	@$(UV) sync --quiet --locked --inexact --group browser
 	$(PYTHON) -m tests.programs.status_screen
 
-kube-tools: setup #+ Build what e2e-kube scales by and simulates nodes with, from Go modules (half an hour, once)
+kube-tools: setup #+ Build the programs with which e2e-kube scales pools and simulates nodes, from Go modules (half an hour, once)
 	@command -v go >/dev/null || { echo 'error: go is not on PATH: these programs are built from their modules'; exit 1; }
 	$(PYTHON) -m tests.kube.tools
 
@@ -408,10 +409,10 @@ test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(
 test-comet: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/.fetched | $(REPORTS) #+ DataFusion Comet beside Updraft: equal answers, and no rows in between
 	UPDRAFT_COMET_JAR=$(wildcard build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/comet-*.jar) $(call PYTEST,$(call venv,$(TABLES_SPARK)),comet) tests/comet
 
-attacks: $(VENV)/.synced | $(REPORTS) #+ What hostile functions and clients may try, tried on a real pool and writer (run it as an ordinary user too)
+attacks: $(VENV)/.synced | $(REPORTS) #+ Attacks by hostile functions and clients on a real pool and writer (run it as an ordinary user too)
 	$(call PYTEST,$(VENV),attacks) tests/attacks
 
-faults: $(VENV)/.synced | $(REPORTS) #+ A table of named faults, and what is left of each: nothing (some rows need root)
+faults: $(VENV)/.synced | $(REPORTS) #+ Cause each fault of a table, and check that nothing is left behind (some rows need root)
 	$(call PYTEST,$(VENV),faults-table) tests/faults/table $(FAULTS)
 
 soak: setup $(JAR) #+ Spark jobs whose every row is checked while something is killed every second
@@ -424,13 +425,13 @@ simulate: .venv/.synced #+ A simulated cluster under faults of random seeds (SIM
 audit: bills #+ Licences of what is shipped, known vulnerabilities, bills of materials in build/audit
 	.venv/bin/python -m tests.programs.audit.run --python build/audit/python.cdx.json --java build/audit/java.cdx.json $(AUDIT)
 
-record-wire: setup $(JAR) #+ Record what this release says on the wire, which the next one is held against
+record-wire: setup $(JAR) #+ Record this release's messages on the wire, which later releases are compared with
 	$(PYTHON) -m tests.programs.record_wire
 
 test-torch: .venv-torch/.synced | $(REPORTS) #+ Functions that train with torch on the CPU
 	$(call PYTEST,.venv-torch,torch) flight-server/tests/processes/on_torch
 
-fuzz: .venv/.synced #+ Hostile bytes against everything that reads a client's, a worker's or an archive's
+fuzz: .venv/.synced #+ Send hostile bytes to every parser of input from clients, workers and archives
 	@$(if $(findstring --guided,$(FUZZ)),$(UV) sync --quiet --locked --inexact --group fuzz)
 	.venv/bin/python -m tests.programs.fuzz $(FUZZ)
 
@@ -447,7 +448,7 @@ GPU_HAS ?=
 CONNECTOR_JAR ?= $(call jar,$(RAPIDS_SPARK))
 # Classes of the accelerator for pyspark 4.1.3, the version of .venv-rapids.
 RAPIDS_SHIM := 413
-#= PART_MIB size of its parts
+#= PART_MIB size of each part of `make gpu-wheels`, in MiB
 PART_MIB ?= 60
 
 test-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) | $(REPORTS) #+ The writer's GPU encoder beside that of the CPU, pools on a GPU, then bench-gpu; fails without a GPU
@@ -465,7 +466,7 @@ bench-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) #+ Raw by
 bench-gpu-variables: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) #+ Eight files at once with each of libcudf's pinned-memory settings
 	$(GPU_PYTHON) -m tests.programs.bench.writer_variables $(BENCH)
 
-gpu-wheels: | $(filter build/%,$(UV)) #+ What these two need on a machine without a network, in parts
+gpu-wheels: | $(filter build/%,$(UV)) #+ Collect what test-gpu and bench-gpu need on a machine without a network, in parts
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION) '$(GPU_ARCH)' '$(GPU_HAS)'
 
 test-rapids-gpu: | $(REPORTS) #+ The RAPIDS Accelerator on a GPU beside Updraft: answers and plans, then bench-rapids-gpu (needs RAPIDS_JAR and CONNECTOR_JAR)
@@ -496,7 +497,7 @@ bench-functions: .venv/.synced .venv-peers/.synced #+ Registered functions besid
 bench-aggregates: setup $(JAR) #+ Registered SQL aggregates beside grouped pandas_udfs of stock: bytes through the shuffle, time
 	$(PYTHON) -m tests.programs.bench.aggregates $(BENCH)
 
-bench-healing: setup #+ How soon a pool is whole after a process of it was killed, beside what is promised
+bench-healing: setup #+ How soon a pool recovers after one of its processes was killed, compared with the promise
 	$(PYTHON) -m tests.programs.bench.healing $(BENCH)
 
 bench-threads: setup $(JAR) #+ CPU seconds of queries by thread and process, with a UDF and without
@@ -514,13 +515,13 @@ bench-owners: setup #+ Cost of the first exchange of a new owner, and of an owne
 bench-sides: setup $(JAR) #+ How a query's CPU time divides between executors and pool, beside stock
 	$(PYTHON) -m tests.programs.bench.sides $(BENCH)
 
-bench-signed: setup #+ What a signed exchange costs beside one that nobody has signed
+bench-signed: setup #+ Cost of a signed exchange, compared with an unsigned exchange
 	PYTHONPATH=flight-server/tests $(PYTHON) -m tests.programs.bench.signed $(BENCH)
 
-bench-tenants: setup #+ What a quiet tenant waits for among 256 that always ask, beside being alone
+bench-tenants: setup #+ How long a quiet tenant waits alone, and among 256 busy tenants
 	$(PYTHON) -m tests.programs.bench.tenants $(BENCH)
 
-bench-models: setup #+ What joining rows of many exchanges brings a model, and how much memory it takes
+bench-models: setup #+ Speed and memory of a model with and without joining rows of many exchanges
 	$(PYTHON) -m tests.programs.bench.models $(BENCH)
 
 bench-scale: setup #+ Ten thousand simulated executors, calibrated on a small measured pool: writes docs/scale.md (20 minutes)
@@ -529,34 +530,34 @@ bench-scale: setup #+ Ten thousand simulated executors, calibrated on a small me
 bench-against: setup $(JAR) #+ UDFs of this tree beside those of the checkout BASE, in pairs
 	$(PYTHON) -m tests.programs.bench.against --base $(BASE) $(BENCH)
 
-bench-warm: setup #+ What an exchange of a known owner takes beside the pool of the checkout BASE, in pairs
+bench-warm: setup #+ Duration of a known owner's exchange, compared with the pool of the checkout BASE, in pairs
 	$(PYTHON) -m tests.programs.bench.warm --base $(BASE) $(BENCH)
 
 bench-progress: setup $(JAR) #+ What a notebook's progress line costs a light query
 	$(PYTHON) -m tests.programs.bench.progress $(BENCH)
 
-bench-check: setup #+ Whether what bench-udf measured meets the target of every case
+bench-check: setup #+ Check that the results of bench-udf meet the target of every case
 	@$(PYTHON) -m tests.programs.bench.check
 
-bench-writer-check: setup #+ Whether what bench-writer measured keeps every promise
+bench-writer-check: setup #+ Check that the results of bench-writer keep every promise
 	@$(PYTHON) -m tests.programs.bench.writer_check
 
-bench-page: setup #+ Write docs/benchmarks.md from what bench-udf measured
+bench-page: setup #+ Write docs/benchmarks.md from the results of bench-udf
 	@$(PYTHON) -m tests.programs.bench.page
 
-bench-functions-page: setup #+ Write docs/benchmarks-functions.md from what bench-functions measured
+bench-functions-page: setup #+ Write docs/benchmarks-functions.md from the results of bench-functions
 	@$(PYTHON) -m tests.programs.bench.functions_page
 
-bench-formats-page: .venv/.synced #+ Write docs/benchmarks-tables.md from what bench-formats measured
+bench-formats-page: .venv/.synced #+ Write docs/benchmarks-tables.md from the results of bench-formats
 	@.venv/bin/python -m tests.programs.bench.formats_page
 
-bench-writer-sink: setup #+ What a row group's way to the storage costs besides encoding, with a stand-in for the GPU
+bench-writer-sink: setup #+ Cost of a row group's way to the storage without the encoding, with a stand-in for the GPU
 	@$(PYTHON) -m tests.programs.bench.writer_sink $(BENCH)
 
 bench-receiving: setup #+ CPU seconds of a writer for each GB that it receives, by threads
 	@$(PYTHON) -m tests.programs.bench.writer_receiving $(BENCH)
 
-bench-writer-page: setup #+ Write docs/benchmarks-writer.md from what bench-writer measured
+bench-writer-page: setup #+ Write docs/benchmarks-writer.md from the results of bench-writer
 	@$(PYTHON) -m tests.programs.bench.writer_page
 
 ## Develop
@@ -667,12 +668,12 @@ $(JARS): spark-connector/bundle/target/updraft-spark-%-$(VERSION).jar: $(CONNECT
 	cd spark-connector && $(MVN) -q -Pspark-$* -Dmaven.test.skip -DskipTests package
 	@touch $@
 
-# A name node with a data node, and YARN, for tests: of the version of Hadoop that the newest PySpark has.
+# HDFS and YARN for tests, of the Hadoop version that the newest PySpark contains.
 build/hdfs/.fetched: FOREIGN_JARS = $(HDFS_JARS)
 build/yarn/.fetched: FOREIGN_JARS = $(YARN_JARS)
 # Delta and Iceberg, for tests on their tables.
 $(TABLES_DIR)/.fetched: FOREIGN_JARS = $(TABLE_JARS)
-# The server of Spark Connect, which PySpark from PyPI has since 4.0. Any release of 3.5 serves the others.
+# The server of Spark Connect, which PySpark from PyPI contains only since 4.0. Any 3.5 release of the server fits all 3.5 clients.
 build/spark-3.5-connect/.fetched: FOREIGN_JARS = org.apache.spark:spark-connect_2.12:3.5.7
 # Delta, Iceberg and Comet, for a benchmark.
 build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/.fetched: FOREIGN_JARS = $(FORMAT_JARS)
@@ -680,7 +681,7 @@ build/hdfs/.fetched build/yarn/.fetched build/spark-3.5-connect/.fetched $(TABLE
 	cd spark-connector && $(foreach jar,$(FOREIGN_JARS),$(MAVEN_COPY) -Dartifact=$(jar) -DoutputDirectory=$(CURDIR)/$(@D) &&) true
 	@touch $@
 
-# Maven Central has Spark's jars for both Scalas. JDBC tables of the suite need Derby.
+# Maven Central has Spark's jars for both Scalas. The suite's JDBC tables need Derby.
 $(SPARK_SCALA_2.13)/.fetched: spark = $(shell .venv-spark35/bin/python -c 'import pyspark; print(pyspark.__version__)')
 $(SPARK_SCALA_2.13)/.fetched: FOREIGN_JARS = org.apache.spark:spark-sql_2.13:$(spark) org.apache.derby:derby:10.14.2.0
 $(SPARK_SCALA_2.13)/.fetched: .venv-spark35/.synced

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writer of the chart's settings.yaml, which says which settings of the services each place in its values takes.
+"""Writer of the chart's settings.yaml, which lists the service settings that each place in the chart's values takes.
 
-With --check it only says whether the file is in step.
+With --check it only reports whether the file is up to date.
 
-`updraft_server.chart_values` says which half of a pool takes a setting.
+`updraft_server.chart_values` decides whether a pool's front or its workers take a setting.
 """
 
 import argparse

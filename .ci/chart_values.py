@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writer of the table of values in the chart's README; with --check it only says whether the README is in step.
+"""Writer of the table of values in the chart's README; with --check it only reports a stale README.
 
-A value's text is the comment above it that starts with `# --`, in values.yaml; values with `# --*` come first.
+The text of a value is the comment above the value in values.yaml, which starts with `# --`. Values with `# --*` come
+first.
 """
 
 import argparse
@@ -20,7 +21,7 @@ _COMMON = "* "
 
 
 def tables(values: str) -> str:
-    """Return the values of a values.yaml as two Markdown tables, the common values and the others, in its order."""
+    """Return the values of a values.yaml as two Markdown tables, first the common ones, in the file's order."""
     rows = list(_rows(yaml.compose(values, Loader=yaml.SafeLoader), "", values.splitlines()))
     common = [(name, default, text.removeprefix(_COMMON)) for name, default, text in rows if text.startswith(_COMMON)]
     others = [row for row in rows if not row[2].startswith(_COMMON)]

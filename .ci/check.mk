@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-# The recipe of `make check`: every stage runs, whatever became of the others, and the summary comes last.
-# BUILD is the stage that builds what those of SECOND use; FIRST lists the stages that do without, and THIRD those that
-# check-all adds. NEEDED is a target that stages of both lists need. Each stage is a target whose recipe begins with
-# $(call BEGIN,report): the name of the JUnit report that it leaves, if it leaves one.
+# The recipe of `make check`: every stage runs, even if other stages fail, and the summary comes last.
+# BUILD is the stage that builds what the stages of SECOND use. FIRST lists the stages that do not use the build, and THIRD
+# the stages that check-all adds. Stages of FIRST and SECOND need the target NEEDED. Each stage is a target whose recipe begins
+# with $(call BEGIN,report); report is the name of the stage's JUnit report, empty for a stage without a report.
 
 CHECK_FOLDER := $(dir $(lastword $(MAKEFILE_LIST)))
 STAGES := $(BUILD) $(FIRST) $(SECOND)
 NOTES := $(REPORTS)/stages
-# A stage that runs again starts afresh: the summary must not count what its last run left.
+# Remove the files of the stage's last run, because the summary must not count them.
 BEGIN = mkdir -p $(NOTES) && rm -f $(NOTES)/$@.passed $(if $(1),$(REPORTS)/$(1).xml) && echo '$(1)' >$(NOTES)/$@.started
-# Any Python will do: what failed may be the setup of ours.
+# Fall back to any Python, because the setup of .venv may have failed.
 SUMMARY = $$(command -v .venv/bin/python || echo python3) $(CHECK_FOLDER)summary.py $(REPORTS) $(CONNECTOR)
 STAGE_MAKE = $(MAKE) --no-print-directory --keep-going
 
 .PHONY: run-check run-check-all print-summary
 run-check:
 	@rm -rf $(REPORTS) $(CONNECTOR)/*/target/*/*-reports && mkdir -p $(NOTES)
-	@# A query waits as much as it works, and what is killed has to be waited for: three stages keep two processors busy.
+	@# Queries wait as long as they compute, and tests wait for processes that they kill, so two processors can run three stages.
 	@+$(STAGE_MAKE) --jobs=3 --output-sync=target run-build-and-second $(addprefix passed-,$(FIRST)) || true
 	@$(SUMMARY) $(STAGES)
 
-# Beside the stages of FIRST. Those of SECOND begin when BUILD has ended, even if it has failed: they build what they use.
+# This runs beside the stages of FIRST. The stages of SECOND begin when BUILD has ended, even if BUILD has failed: they then
+# build what they use.
 .PHONY: run-build-and-second
 run-build-and-second: | $(NEEDED)
 	@+$(STAGE_MAKE) passed-$(BUILD) || true

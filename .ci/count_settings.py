@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count Updraft's settings as their reference pages have them, so that their number can be held down.
+"""Count Updraft's settings on their reference pages, to keep the number of settings low.
 
-Options are those of `updraft-server` and `updraft-writer`, one for each name; confs are those of the connector; chart
-values are those that values.yaml describes. Run it as `python .ci/count_settings.py`; it reads the files alone.
+Options are those of `updraft-server` and `updraft-writer`; an option of both counts once. Confs are those of the
+connector. Chart values are those that values.yaml describes. Run `python .ci/count_settings.py`; it needs only the
+files of the checkout.
 """
 
 import re

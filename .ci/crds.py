@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writer of the schemas of the chart's and the examples' custom resources, from their operators' own releases.
+"""Writer of the schemas of the custom resources in the chart and the examples, from releases of their operators.
 
-A release is a Go module: the proxy serves it as an archive that never changes, which its digest here holds. What is
-written is committed, so that the chart's tests need no network.
+A release is a Go module, which the Go proxy serves as an archive. The archive must match the digest in this file. The
+schemas are committed, so that the chart's tests need no network.
 """
 
 import hashlib
@@ -81,13 +81,13 @@ def _archive(release: _Release) -> zipfile.ZipFile:
 
 
 def _closed(schema: Any) -> Any:
-    """Return a structural schema as JSON Schema, in which a field that the definition does not know is an error."""
+    """Return a structural schema as JSON Schema, in which fields that the definition lacks are errors."""
     if isinstance(schema, list):
         return [_closed(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     kept = {key: _closed(value) for key, value in schema.items() if key not in ("description", "format")}
-    # A map here is the schema of a field with this name; only a text or a number is the keyword.
+    # If one of these keys contains a map, the key is the name of a field, and the map is its schema: keep it.
     kept |= {key: schema[key] for key in ("description", "format") if isinstance(schema.get(key), dict)}
     if isinstance(schema.get("pattern"), str):
         # Go accepts the flag (?i) anywhere in a pattern.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writer of the chart's Grafana dashboards and the page of their panels, from deploy/helm/dashboards.toml.
 
-With --check it only says what differs.
+With --check it only reports differences.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writer of the tables of the decorator's options in docs/guides/registered-functions.md.
 
-With --check it only says whether the tables are in step. The typed dictionaries of `updraft.functions.options` are the
-source; their docstrings are the meanings.
+With --check it only reports whether the tables are up to date. The tables come from the typed
+dictionaries of `updraft.functions.options`, whose docstrings become the meanings.
 """
 
 import argparse

@@ -2,7 +2,8 @@
 """Builder of everything that a user installs, in one folder with the SHA-256 sums.
 
 Wheels and source distributions, the connector's jars as a Maven repository, the chart, what the images are built from,
-and bills of materials. The same commit gives the same bytes: times are that of the commit, the order is of the names.
+and bills of materials. The same commit gives the same bytes: each file has the time of the commit, and files are sorted
+by name.
 """
 
 import argparse
@@ -165,7 +166,7 @@ def _profile_folders() -> dict[str, list[str]]:
 
 
 def _pom(release: Release, artifact: str, name: str) -> bytes:
-    """Return the POM of a jar that brings along what Spark does not have."""
+    """Return the POM of a jar that contains the libraries that Spark lacks."""
     spark, scala = name.split("_")
     project = ElementTree.Element("project", xmlns=_POM)
     fields = {

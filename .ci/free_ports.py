@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that a service can listen at its ports on loopback: `free_ports.py VARIABLE=PORT OFFSET...`.
 
-`make pool` and `make writer` ask before they print confs that would lead to somebody else's service.
+`make pool` and `make writer` run this check before they print confs: if a port is taken, the confs would lead to
+another service.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def problem(variable: str, value: str, offsets: list[int]) -> str | None:
 
 def _taken(port: int) -> str | None:
     with socket.socket() as probe:
-        # As the services do, so that a connection that has just ended does not block the port.
+        # The services set this option too, so that a connection that has just ended does not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

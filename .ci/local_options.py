@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writer of updraft/spark/options.py: the options of `local_pool` and `local_writer`, for editors and type checkers.
 
-With --check it only says whether the file is in step. The services' settings are the source; `updraft.spark` may not
-import them.
+With --check it only reports whether the file is up to date. The options come from the services' settings,
+which `updraft.spark` must not import.
 """
 
 import argparse

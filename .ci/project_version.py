@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writer of Updraft's version, which pyproject.toml sets, into each file that repeats it.
 
-With --check it only says which file spells another one.
+With --check it only reports the files that contain another version.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copy a wheel or a jar without the machine code of other GPUs, for a test on a machine without a network.
 
-The code of other GPUs in its CUDA libraries is overwritten with zeros, which take no room once they are compressed.
-Headers and offsets stay, so the libraries load. `--leave-out` names further members to leave out.
+The code of other GPUs in the CUDA libraries is overwritten with zeros, which take almost no room when compressed.
+Headers and offsets stay unchanged, so the libraries still load. `--leave-out` names further members to leave out.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# ELF of 64 bits: offset, size and number of the section headers, and the section with the names of the others.
+# ELF of 64 bits: offset, size and number of the section headers, and the index of the section with the section names.
 _SECTIONS = struct.Struct("<40xQ10xHHH")
 _SECTION = struct.Struct("<I4x8x8xQQ")
 _FAT_BINARIES = b".nv_fatbin\0"
@@ -26,9 +26,9 @@ _LIBRARY = re.compile(r"\.so(\.\d+)*$")
 
 
 def prune_library(library: bytearray, architecture: int) -> int:
-    """Zero the code of other architectures in a library; return the number of bytes.
+    """Zero the code of other architectures in a library; return the number of zeroed bytes.
 
-    A fat binary without code for this architecture stays whole.
+    A fat binary without code for this architecture stays unchanged.
     """
     zeroed = 0
     section = _fat_binaries(library)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counter of a check's tests in the JUnit reports of pytest, Surefire and ScalaTest; it names the stages that failed.
 
-The recipe in check.mk leaves two notes for each stage: `<stage>.started`, which holds the name of its report, and
-`<stage>.passed`. What fails without a failed test (a lint, a suite that crashed, a setup) counts as one failure: the
-last line never looks like success when something failed.
+The recipe in check.mk writes two files for each stage: `<stage>.started`, which contains the name of the stage's
+report, and `<stage>.passed`. A stage that fails without a failed test (a lint, a suite that crashed, a setup) counts as
+one failure, so the last line never looks like success if something failed.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Failure:
-    """Stage or report that failed; `failed` is 0 if its failed tests already count."""
+    """Stage or report that failed; `failed` is 0 if the failed tests are counted already."""
 
     name: str
     reason: str

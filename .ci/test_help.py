@@ -17,7 +17,7 @@ _ASSIGNED = re.compile(r"^(?:export )?([A-Z][A-Z0-9_]*) *(?:=|:=|\?=|\+=)|^[a-z.
 _OVERRIDABLE = re.compile(r"^(?:export )?([A-Z][A-Z0-9_]*) *\?=", re.MULTILINE)
 _USED = re.compile(r"(?<!\$)\$\(([A-Z][A-Z0-9_]*)\)")
 _OF_MAKE = {"CURDIR", "MAKE", "MAKEFILE_LIST", "PATH"}
-# Targets that only other targets run: parts of stages have patterns for names, and check.mk has recipes.
+# Targets that only other targets run: parts of stages, whose names are patterns, and targets of check.mk.
 _INTERNAL = re.compile(r"^(?:run-|print-)|-on-")
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workflows on GitHub call the make targets that a laptop runs, with no more rights than they need.
 
-`make lint-workflows` holds them against actionlint too, which is a Go program.
+`make lint-workflows` also checks the workflows with actionlint, a Go program.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PINNED = re.compile(r"^\S+@[0-9a-f]{40}$")
 _PINNED_LINE = re.compile(r"uses: (?:\./|\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$)")
 _MATRIX = re.compile(r"\$\{\{ matrix\.(\w+) \}\}")
 _AS_ROOT = 'sudo --preserve-env env "PATH=$PATH" '
-"""Start of a line that runs make as root, with the variables and programs of the job."""
+"""Start of a line that runs make as root, with the job's variables and PATH."""
 _NIGHTLY = {
     *("attacks", "audit", "bench-signed", "bench-tenants", "check-all", "docs-links", "e2e-kube", "faults", "fuzz"),
     *("simulate", "soak", "test-browser", "test-comet", "test-dashboards"),
@@ -196,7 +196,7 @@ def test_nothing_is_skipped_on_the_nightly_cluster() -> None:
 def test_every_nightly_fuzz_target_has_its_time() -> None:
     campaign = yaml.safe_load((_GITHUB / "workflows/nightly.yml").read_text())["jobs"]["campaign"]
     seconds = float(campaign["env"]["FUZZ"].partition("--seconds ")[2].split()[0])
-    # The rest is for the setup, and for the last input of each target.
+    # The setup gets 20 minutes, and the last input of each target a minute.
     assert len(FUZZ_TARGETS) * (seconds + 60) < (campaign["timeout-minutes"] - 20) * 60
 
 

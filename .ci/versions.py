@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writer of the texts that follow from spark-versions.toml; with --check it only says what differs.
+"""Writer of the texts that derive from spark-versions.toml; with --check it only reports differences.
 
-A place is between two lines that hold `spark-versions.toml: <part>` and `spark-versions.toml: end`.
+A place for a text is between two lines that contain `spark-versions.toml: <part>` and `spark-versions.toml: end`.
 """
 
 import argparse
@@ -54,7 +54,7 @@ class Table:
         return [jar for jar in self.jars if jar["version"] == spark["jar"]]
 
     def jar_of(self, spark: Row) -> Row:
-        """Return the jar that runs on the Spark of PySpark."""
+        """Return the jar that runs on a Spark with the Scala of PySpark."""
         return self.jars_of(spark)[0]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools and writers in a Kubernetes cluster: pods, their state and certificates, eviction, and Secrets.
 
-Only the API server has to be reachable: it proxies `/status.json` of a pod, which needs the right to get `pods/proxy`.
-If the user lacks a right, the output names the right instead of the value.
+Only the API server has to be reachable: it proxies `/status.json` of a pod, for users with the right to get
+`pods/proxy`. If the user lacks a right, the output names the right instead of the value.
 """
 
 import base64
@@ -143,7 +143,7 @@ class Cluster:
 
         The Secret gets the labels of its owner, and Kubernetes deletes it with its owner. Raises ClusterError, also if
         the Secret exists but lacks one of the files or belongs to another owner. A Secret of another owner is unusable:
-        its creator knows the token, and Kubernetes is about to delete it if that owner no longer exists.
+        its creator knows the token, and Kubernetes is about to delete the Secret if that owner no longer exists.
         """
         found = self._make_secret(name, files, owner)
         lacking = sorted(set(files) - set(found.data or ())) if found else ()

@@ -143,7 +143,7 @@ def listed(functions: Sequence[FunctionDescription]) -> Iterator[str]:
 
 
 def _all(functions: Sequence[FunctionDescription]) -> list[DescribedFunction]:
-    """Return every version of every function; a call without a version gets the last version of the name."""
+    """Return every version of every function; a call without a version runs the last version of the name."""
     defaults = {function.name: function for function in functions}
     return [DescribedFunction(function, is_default=function is defaults[function.name]) for function in functions]
 

@@ -50,7 +50,7 @@ class EndpointOptions(BaseModel):
 
 
 class ClientOptions(EndpointOptions):
-    """Options of commands that act as a client of one pool, and whose missing options the environment replaces."""
+    """Options of commands that act as a client of one pool; environment variables replace missing options."""
 
     @model_validator(mode="after")
     def _a_pool_is_known(self) -> Self:
@@ -61,7 +61,7 @@ class ClientOptions(EndpointOptions):
         return self
 
     def connection(self, *names: str) -> ConnectionOptions:
-        """Return the options of a client's connection: those of the endpoint, and others by name, if they are set."""
+        """Return the options of a client's connection: the endpoint's options, and those of `names` that are set."""
         wanted = ("endpoint", "token_file", "ca_file", "certificate_file", "key_file", *names)
         return cast("ConnectionOptions", {name: value for name in wanted if (value := getattr(self, name))})
 

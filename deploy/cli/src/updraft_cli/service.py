@@ -84,7 +84,7 @@ class Service:
         return {action.type for action in self._flight.list_actions(self._options)}
 
     def whoami(self) -> Caller | None:
-        """Return this client as the service sees it, or None if the service is of a release that cannot tell."""
+        """Return this client as the service sees it, or None if the service is too old to report it."""
         if WHOAMI_ACTION not in self.actions():
             return None
         found = json.loads(self._act(WHOAMI_ACTION))
@@ -111,7 +111,7 @@ class Service:
         self._act(DRAIN_ACTION)
 
     def stacks(self, worker: str) -> dict[str, str]:
-        """Return Python stacks by worker id: those of one worker, or of every busy worker.
+        """Return Python stacks by worker id: the stacks of one worker, or of every busy worker.
 
         Raises FlightUnauthorizedError if the pool refuses.
         """

@@ -21,7 +21,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class TableFileError(Exception):
-    """Raised when a file cannot be read or written as a table; the message names it."""
+    """Raised when a file cannot be read or written as a table; the message names the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TableInput:
     """All its columns; in a text format, with types inferred from the first rows."""
 
     rows: int | None
-    """Number of rows, if the file says so before it has been read."""
+    """Number of rows; None if the number is unknown until the whole file has been read."""
 
     batches: Callable[[Sequence[str]], Iterator[pa.Table]]
     """Function that reads the named columns."""

@@ -105,9 +105,9 @@ The cluster's DNS and proxies learn of the removal within a second or two.
 {{- define "updraft.preStopSeconds" -}}5{{- end }}
 
 {{/*
-Seconds after which a pod that is not up is restarted. For a pool, this is longer than a registered function may take to load,
-so that a pool comes up without a function whose load hangs. If loading has no limit, it is a day. A writer loads only the
-libraries of its GPU.
+Seconds after which a pod that is not up is restarted. For a pool, this time is longer than a registered function may take to
+load, so that a pool comes up without a function whose load hangs. If loading has no limit, this time is a day. A writer loads
+only the libraries of its GPU.
 */}}
 {{- define "updraft.startupSeconds" -}}
 {{- if ne .kind "pool" -}}300

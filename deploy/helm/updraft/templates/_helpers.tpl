@@ -120,7 +120,7 @@ app.kubernetes.io/component: {{ .component }}
 
 {{/*
 An image merged from several places, of which later ones override earlier ones. A digest belongs to one image, so a place that
-names another registry, repository or tag drops it.
+names another registry, repository or tag drops an earlier digest.
 */}}
 {{- define "updraft.imageOf" -}}
 {{- with (first .).digest -}}

@@ -130,7 +130,7 @@ spec:
 {{- end -}}
 {{- end }}
 
-{{/* One line for each protection that the values leave off, with what that allows. */}}
+{{/* One line for each protection that the values leave off, with what its absence allows. */}}
 {{- define "updraft.missingProtections" -}}
 {{- range $name, $values := include "updraft.components" . | fromYaml }}
 {{- $policy := $values.networkPolicy }}

@@ -49,7 +49,7 @@ spec:
         - {{- toYaml $socket | nindent 10 }}
   volumes:
     - name: pool-socket
-      {{- /* Segments take up to 8 MiB of the memory of the front for each task. Beyond this limit, batches stay in the connection. */}}
+      {{- /* Segments take up to 8 MiB of the front's memory for each task. Beyond this limit, batches travel over the connection. */}}
       emptyDir:
         medium: Memory
         sizeLimit: 512Mi

@@ -20,9 +20,9 @@ class Assignment:
     """Everything that a worker needs to know about a command, except the payload. The front has checked the values."""
 
     plain: bool = False
-    """Whether the client speaks plain Flight: no message in either direction has app_metadata."""
+    """Whether the client uses plain Flight: no message in either direction contains app_metadata."""
     databend: bool = False
-    """Whether the plain Flight client is Databend. Its table functions have one row, and its times are in UTC."""
+    """Whether the plain Flight client is Databend. It calls a table function with one row, and its times are in UTC."""
     tenant: str = ""
     """Tenant used for fair scheduling."""
     owner: Sequence[str] = ()
@@ -36,9 +36,9 @@ class Assignment:
     key_columns: int = 0
     """Number of leading columns whose values name the group of a row, for a registered aggregate."""
     joined: bool = False
-    """Whether the client of a registered table function joins each result to the row that it came from."""
+    """Whether the client of a registered table function joins each result row to the row that produced it."""
     filtered: bool = False
-    """Whether the column after the keys says which rows a registered aggregate accumulates."""
+    """Whether the column after the keys marks the rows that a registered aggregate accumulates."""
     restricted: bool = False
     """Whether the registered function runs without network and subprocesses. The worker then loses both for good."""
     eval_type: int = 0
@@ -50,7 +50,7 @@ class Assignment:
     task: TaskIdentity = dataclasses.field(default_factory=TaskIdentity)
     """Task that the exchange serves."""
     limits: Limits = dataclasses.field(default_factory=Limits)
-    """Limits that the client asks for. The two timeouts below replace the client's time limits."""
+    """Limits that the client requests. `batch_timeout_seconds` and `idle_timeout_seconds` replace its time limits."""
     batch_timeout_seconds: float = 0.0
     """Time that the function may work on one batch; 0 means no limit."""
     idle_timeout_seconds: float = 0.0
@@ -58,20 +58,20 @@ class Assignment:
     max_batch_bytes: int = 0
     """Largest body of a batch that the client or the worker sends in parts."""
     max_batch_bytes_setting: str = ""
-    """Setting that the error message says to raise for larger batches."""
+    """Setting to raise for larger batches; the error message names it."""
     traceparent: str = ""
     """Span to which the function belongs, in the form of the W3C traceparent header."""
     files_directory: str = ""
     """Directory of the session's files; empty if the function has none."""
     artifacts_directory: str = ""
-    """Directory of all artifacts of the owner, including later ones; empty for an owner of one exchange without
-    artifacts."""
+    """Directory of all artifacts of the owner, including later artifacts; empty if the owner exists for one exchange
+    that has no artifacts."""
     broadcasts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Paths of the pickled values of broadcast variables, by id."""
 
     @property
     def named_tenant(self) -> str:
-        """Tenant that the client or its identity names; empty if the application is the tenant by default."""
+        """Tenant that the client or its identity names; empty if the application is the default tenant."""
         return "" if self.tenant in self.owner[1:2] else self.tenant
 
     def encode(self) -> bytes:

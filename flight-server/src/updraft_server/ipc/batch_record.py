@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record of a model process's batches: how many rows each batch had, and how long rows waited for their batch."""
+"""Record of a model process's batches: how many rows each batch contained, and how long rows waited for a batch."""
 
 import bisect
 import dataclasses
@@ -19,7 +19,7 @@ class Counts:
 
     bounds: Sequence[float]
     counts: list[int] = dataclasses.field(default_factory=list)
-    """One count for each bound, and one for values beyond the last."""
+    """One count for each bound, and one count for values above the last bound."""
     total: float = 0.0
     """Sum of all values."""
 
@@ -48,7 +48,7 @@ class BatchRecord:
     batches: Counts = dataclasses.field(default_factory=lambda: Counts(ROWS_BOUNDS))
     """Batches by number of rows."""
     waits: Counts = dataclasses.field(default_factory=lambda: Counts(SECONDS_BOUNDS))
-    """Waits in seconds, from the moment when a worker sent rows until the function got the first of them."""
+    """Waits in seconds, from the moment when a worker sent rows until the function received the first of these rows."""
 
     def add(self, other: "BatchRecord") -> None:
         """Add the counts of another record."""

@@ -32,7 +32,7 @@ def packet_pair() -> tuple[socket.socket, socket.socket]:
 def connect_both(zygote: socket.socket, control: socket.socket, front_pid: int) -> None:
     """Make a new connection between a zygote and a front, and send each of them its end.
 
-    If one side has ended or does not read, the other side finds its end closed and handles that.
+    If one side has ended or does not read, the other side finds that its new connection is closed, and handles this.
 
     Args:
         zygote: Socket to the zygote.
@@ -47,7 +47,7 @@ def connect_both(zygote: socket.socket, control: socket.socket, front_pid: int) 
 
 
 def refuse_reload(zygote: socket.socket, fault: str) -> None:
-    """Report to a zygote, over the socket `zygote`, why a reload was refused. The zygote reports it to its fronts."""
+    """Report to a zygote, over the socket `zygote`, why a reload was refused. The zygote tells its fronts."""
     with contextlib.suppress(OSError):
         zygote.send(_REFUSAL + fault.encode(errors="replace")[:MAX_FAULT_BYTES], socket.MSG_DONTWAIT)
 
@@ -82,8 +82,8 @@ class WorkersSecret:
     def made(cls, *, somebody: bool) -> "WorkersSecret":
         """Return a new secret for a supervisor.
 
-        `somebody` means that a workers' side that an earlier supervisor knew may still run. The new secret then accepts
-        no side until `forget` is called.
+        `somebody` means that a workers' side of an earlier supervisor may still run. With the new secret, the front
+        then accepts no side until `forget` is called.
         """
         known = cls(os.memfd_create("updraft-known"))
         if somebody:
@@ -96,7 +96,7 @@ class WorkersSecret:
         return os.fstat(self.descriptor).st_size == 0
 
     def is_known(self, secret: bytes) -> bool:
-        """Return whether the known side has this secret. If no side is known, make the sender the known side."""
+        """Return whether this is the known side's secret. If no side is known, make the sender the known side."""
         if len(secret) != SECRET_BYTES:
             return False
         if self.is_anybody:

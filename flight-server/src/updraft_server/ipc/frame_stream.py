@@ -59,7 +59,7 @@ class FrameSender:
     async def send(
         self, kind: FrameKind, app_metadata: Buffer = b"", data_header: Buffer = b"", data_body: Buffer = b""
     ) -> None:
-        """Send one frame whole; raises PeerClosedError, or LostMemoryError. A cancelled send spoils the socket."""
+        """Send one frame whole; raises PeerClosedError or LostMemoryError. A cancelled send ruins the socket."""
         header = encode_header(kind, len(app_metadata), len(data_header), len(data_body))
         pieces: Sequence[Buffer] = [header, app_metadata, data_header, data_body]
         remaining = len(header) + len(app_metadata) + len(data_header) + len(data_body)
@@ -126,14 +126,14 @@ class FrameReceiver:
             place = self.reserve(header)
             if place is not None:
                 return await self._receive_into(place, header)
-        # Read exactly this frame: anything beyond it would have to be moved later.
+        # Read exactly this frame, because bytes of the next frame would have to be moved later.
         await self._have(whole, whole)
         position = self._start + HEADER_BYTES
         self._start += whole
         return self._frame(header, position)
 
     async def _receive_into(self, place: BodyPlace, header: FrameHeader) -> Frame:
-        """Receive a frame whose body goes to a place; only system calls may touch a place."""
+        """Receive a frame's body into `place`. Only system calls may access it, because its file may be truncated."""
         fields = HEADER_BYTES + header.metadata_bytes + header.header_bytes
         await self._have(fields, fields)
         position = self._start + HEADER_BYTES
@@ -156,7 +156,7 @@ class FrameReceiver:
         )
 
     async def _have(self, needed: int, wanted: int) -> None:
-        """Return once at least `needed` bytes are buffered from `_start` on; reads at most `wanted`."""
+        """Return when at least `needed` bytes are buffered from `_start` on; reads at most `wanted`."""
         self._make_room(wanted)
         while self._end - self._start < needed:
             self._end += await self._receive_some(memoryview(self._buffer)[self._end : self._start + wanted])

@@ -24,19 +24,19 @@ MAX_BODY_BYTES = 2**40
 class FrameKind(enum.IntEnum):
     """Kind of a frame; the comment names the sender."""
 
-    READY = 1  # worker: it is set up and takes a COMMAND. The pool reads this frame, before there is an exchange.
+    READY = 1  # worker: it is set up and waits for a COMMAND. The pool reads this frame before the first exchange.
     COMMAND = 2  # front: app_metadata = Assignment, data_header = the IPC schema, data_body = the payload.
     BATCH = 3  # front: the three fields of a FlightData as received.
     END = 4  # front: the client has half-closed.
     MESSAGE = 5  # worker: the three fields of a FlightData to send.
-    DONE = 6  # worker: a clean finish; the worker takes the next COMMAND.
+    DONE = 6  # worker: a clean finish; the worker waits for the next COMMAND.
     RETIRED = (
         7  # worker: a clean finish, after which the worker must be replaced (it left input unread, or is worn out).
     )
     FAILED = 8  # worker: app_metadata = updraft.v1.Error; the worker must be replaced.
-    LOADING = 9  # worker: app_metadata = Load; its function is being loaded, here or in a model process.
+    LOADING = 9  # worker: app_metadata = Load; the function is being loaded, in the worker or in a model process.
     LOADED = 10  # worker: the load has ended, successfully or not.
-    CRASHED = 11  # worker: like FAILED; rows of this exchange ran alone in a model process and killed it.
+    CRASHED = 11  # worker: like FAILED; rows of this exchange ran alone in a model process and killed that process.
 
 
 class FrameHeader(NamedTuple):
@@ -88,7 +88,7 @@ def encode(
 
 
 def after(pieces: Iterable[Buffer], done_bytes: int) -> list[memoryview]:
-    """Return the pieces without their first `done_bytes`: what is left to send or to receive."""
+    """Return the pieces without their first `done_bytes`, which have been sent or received already."""
     rest = []
     for piece in pieces:
         if done_bytes < len(piece):

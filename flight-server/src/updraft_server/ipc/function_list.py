@@ -14,13 +14,13 @@ from updraft_server.ipc.zygote_packets import Hello, MoreFunctions
 MAX_DESCRIPTION_BYTES = 24 * 1024
 """Largest description of one function. It fits into one packet together with the rest of a Hello."""
 MOST_FUNCTIONS = 10_000
-"""Most functions that a pool may have. This bounds the size of the pool's reports about itself."""
+"""Most functions that a pool may have. The limit bounds the size of the pool's reports about its functions."""
 UNLISTED = frozenset({"builtin_echo", "builtin_healthy"})
 """Functions that Databend calls by name. They run like other functions, but lists do not show them."""
 DEATHS_IN_A_ROW = 3
 """Number of deaths of a function's processes, without a success in between, that make the function unhealthy.
 
-With fewer deaths, the cause may be the kernel and not the function.
+After fewer deaths, the function may be innocent, because the kernel may have killed the processes.
 """
 _PACKET_BYTES = 40 * 1024
 
@@ -57,7 +57,7 @@ def joined(hello: Hello, packet: MoreFunctions) -> Hello:
     """Return the greeting with the packet's functions added. The result is complete once `more` is 0.
 
     Raises:
-        PacketError: The packet has no functions, or more than the greeting lacks, or the total exceeds MOST_FUNCTIONS.
+        PacketError: The packet contains no functions or more than are missing, or the total exceeds MOST_FUNCTIONS.
     """
     if not 0 < len(packet.functions) <= hello.more:
         raise PacketError(f"{len(packet.functions)} more functions came, and {hello.more} are missing")

@@ -2,8 +2,8 @@
 """Load: an author's code that must run before functions can be called, with its time limit and a note of its progress.
 
 The note is in memory that a zygote shares with its supervisor. If the code hangs or crashes the zygote, the supervisor
-reads in the note which code it was. After all loads, the zygote writes their faults into the note, and the supervisor
-compares these faults with the faults of the serving zygote.
+reads in the note which code was running. After all loads, the zygote writes the faults of the loads into the note, and
+the supervisor compares these faults with the faults of the serving zygote.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 MOST_BYTES = 64 * 1024
-"""Largest encoded load. The processes that read loads run no code of authors, and must not parse more on its behalf."""
+"""Largest encoded load. Processes that read loads parse no more, because authors' code may have written the data."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets about model processes that the zygote sends to a front: starts, ends, usage and work."""
+"""Packets about model processes between the zygote and a front: starts, ends, faults, limits, usage and work."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def memory_bytes(usage: Sequence[ModelUsage]) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LimitModels(ProcessLimits):
-    """Limits, other than memory, of each model process with everything that it has started; the same as a worker's."""
+    """Limits, other than memory, of each model process with all processes that it has started; equal to a worker's."""
 
     batch_processor_seconds: float
     """CPU time for one batch; 0 sets no limit."""
@@ -86,7 +86,7 @@ class ModelStarted:
 
     model: str
     name: str
-    """Name of its function."""
+    """Name of the process's function."""
     version: str
     pid: int
     """Process id on the zygote's side: for people to read, never to act on."""
@@ -98,7 +98,7 @@ class ModelEnded:
 
     model: str
     how: str
-    """Verb phrase that follows "the model process" and says how it ended."""
+    """Verb phrase that follows "the model process" and describes how the process ended."""
     is_expected: bool
     """Whether the zygote wanted the process to end."""
 
@@ -110,7 +110,7 @@ class ModelFault:
     name: str
     version: str
     fault: str
-    """Why the function cannot be called; empty once it can be called again."""
+    """Why the function cannot be called; empty if it can be called again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class MeasureModels:
 
     request: int
     first: int = 0
-    """Index of the first function to report; one answer has at most FUNCTIONS_PER_PACKET."""
+    """Index of the first function to report; one answer contains at most FUNCTIONS_PER_PACKET functions."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ _ADDRESSES = {"listen_address": "listen", "admin_address": "admin_listen", "metr
 
 
 def hand_down(settings: "FrontSettings") -> str:
-    """Return checked settings as text for the front's environment. The text names files of secrets, no secrets."""
+    """Return checked settings as text for the front's environment. The text contains paths of secrets, no secrets."""
     paths = [name for name in type(settings).model_fields if isinstance(getattr(settings, name), Path)]
     return json.dumps({"values": settings.model_dump(mode="json"), "paths": paths})
 

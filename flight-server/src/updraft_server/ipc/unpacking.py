@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 MAX_VERDICT_BYTES = 4096
 ROOM_GRANTED = b"\n"
-"""The front's answer if it grants room. If it refuses a request, it ends the unpacker."""
+"""Answer of a front that grants room. A front that refuses a request ends the unpacker."""
 _ROOM = b"room "
 _MAX_REASON_CHARACTERS = 500
 _MAX_ERROR_NUMBER = 4095
@@ -26,7 +26,7 @@ class UnpackBounds(NamedTuple):
     """Bounds of one archive and of its unpacker."""
 
     total_bytes: int
-    """Bytes of all members together; one member may have as many."""
+    """Bytes of all members together. A single member may use all of them."""
     members: int
     header_bytes: int
     """Bytes of all headers together that may come before the data of one member."""
@@ -60,7 +60,7 @@ class RoomRequest(NamedTuple):
     """Request for disk space, sent before the space is used."""
 
     room_bytes: int
-    """Total space, including what was granted before."""
+    """Total space, including the space that was granted before."""
 
     def encode(self) -> bytes:
         """Return the request as a line."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that a zygote leaves to its successor: the process of each worker. Workers outlive their zygote.
+"""Records of worker processes that a zygote leaves to its successor, because workers outlive their zygote.
 
 Each worker has a file. If a zygote is killed after a fork and before it records the worker, no front knows that worker.
 The worker then ends by itself, because the other end of its socket closed when the zygote died.
@@ -51,7 +51,7 @@ class WorkerRecords:
     def living(self) -> set[int]:
         """Return the process ids of living workers. Only the workers' parent, which reaps them, may act on the ids."""
         pids = set()
-        # Workers may write to the directory, or replace it. This must not make a reader fail.
+        # Even if a worker has written to the directory or replaced it, the reader must not fail.
         with contextlib.suppress(OSError):
             for survivor in self.survivors():
                 os.close(survivor.pidfd)
@@ -80,7 +80,7 @@ class WorkerRecords:
 
 
 def _read(record: Path) -> bytes:
-    """Read at most the size of a record, without being held up by a pipe or a huge file in its place."""
+    """Read at most the size of a record. A pipe or a huge file in place of the record does not delay this process."""
     descriptor = os.open(record, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
         return os.read(descriptor, _MAX_RECORD_BYTES)
@@ -95,7 +95,7 @@ def _survivor(record: Path) -> Survivor | None:
     except (ValueError, OverflowError, OSError):
         # The writer died before the record was complete, the worker has ended, or the file is not a record.
         return None
-    # Compare start times only after opening the pidfd: if they are equal now, the pidfd refers to the recorded process.
+    # Compare start times only after opening the pidfd. If they are equal, the pidfd refers to the recorded process.
     if start_ticks(pid) != started:
         os.close(pidfd)
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resource usage of a worker or model process with all processes that it has started, and limits on all but memory.
+"""Resource usage of a worker or model process with all processes that it has started, and limits other than memory.
 
 The zygote measures both kinds of process. The front checks the limits of workers, and the zygote checks the limits of
 model processes.
@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 LONGEST_WORK_SECONDS = 86_400.0
 """Time limit of work that has no other limit.
 
-The limit is longer than honest work takes. It is there so that a worker that hangs is not lost for ever.
+The limit is longer than honest work takes. Without it, a worker that hangs would never become free again.
 """
 
 
@@ -20,13 +20,13 @@ class WorkerUsage(NamedTuple):
     """One measurement of a worker or model process."""
 
     memory_bytes: int
-    """Resident memory of its processes; a page that several processes share counts in each."""
+    """Resident memory of its processes; a page that several processes share is counted for each of them."""
     processor_mark: str
-    """Mark that differs from the previous one if a process began, ended or used CPU time in between."""
+    """Mark that differs from the previous mark if a process began, ended or used CPU time in between."""
     own_bytes: int = 0
-    """Anonymous and shared memory of its processes, above that of the image.
+    """Anonymous and shared memory of its processes, beyond the memory of the image.
 
-    This is an upper bound, since a page that a process shares with its forked children counts in each of them.
+    This is an upper bound, because a page that a process shares with its forked children is counted for each of them.
     """
     processes: int = 1
     """Number of processes: the process itself, and those that it has started."""
@@ -66,7 +66,7 @@ _LEAST_FILES, _MOST_FILES = 10_000, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """Limits, other than memory, of a worker or model process with everything that it has started."""
+    """Limits, other than memory, of a worker or model process with all processes that it has started."""
 
     processes: int
     """Limit of `WorkerUsage.processes`."""
@@ -99,7 +99,7 @@ class ProcessLimits:
 
 
 class ProcessorTime:
-    """Counter of the CPU seconds that one batch has used in a worker or model process and everything it has started."""
+    """CPU seconds that one batch has used in a worker or model process and all processes that it has started."""
 
     def __init__(self) -> None:
         self._taken = 0
@@ -110,9 +110,9 @@ class ProcessorTime:
     def measured(self, taken: int, processor_seconds: float) -> float:
         """Return the seconds so far, from the number of batches taken and the CPU time since the process was forked.
 
-        If a child process ends and its parent does not wait for it, the CPU time since the fork decreases permanently.
-        Time that was counted before stays counted. If a process ends during a measurement, the CPU time is too low only
-        until the next measurement.
+        If a child process ends and its parent does not wait for it, the CPU time since the fork decreases permanently,
+        but time that was counted before stays counted. If a process ends during a measurement, the measured CPU time is
+        too low only until the next measurement.
         """
         before, self._measured_seconds = self._measured_seconds, processor_seconds
         before_fall, self._before_fall_seconds = self._before_fall_seconds, math.inf

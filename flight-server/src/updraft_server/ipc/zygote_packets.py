@@ -25,13 +25,13 @@ from updraft_server.ipc.packet_codec import PacketCodec
 from updraft_server.ipc.worker_settings import WorkerSettings
 
 STACK_SIGNAL = signal.SIGRTMAX - 3
-"""Signal on which a worker writes its stacks to its pipe. A new worker ignores it until its handler is set.
+"""Signal on which a worker writes its stacks to its pipe. A new worker ignores the signal until it sets a handler.
 
-A debugger cannot attach to a worker, because the worker's memory is hidden. A worker that is stuck in C reacts to
-nothing else.
+A debugger cannot attach to a worker, because the worker's memory is hidden. A worker that is stuck in C code can show
+its stacks only on this signal.
 """
 MAX_STACK_BYTES = 256 * 1024
-"""More than faulthandler writes, which is at most a hundred threads with a hundred frames each."""
+"""Largest text of stacks. faulthandler writes less: at most a hundred threads with a hundred frames each."""
 
 
 MAX_PACKET_BYTES = 64 * 1024
@@ -60,12 +60,12 @@ class ZygoteSettings:
     workers_directory: str = "/nonexistent"
     """Directory where a zygote records its workers for the next zygote."""
     scratch_directory: str = "/nonexistent"
-    """Directory where each worker has a directory of its own until it ends."""
+    """Directory where each worker has its own directory until the worker ends."""
     worker: WorkerSettings = WorkerSettings()  # noqa: RUF009
     restricted: bool = False
     """Whether functions have neither network nor subprocesses."""
     shared_memory: str = "own"
-    """The /dev/shm that workers use: each its own if possible, one that only this pool uses, or the machine's."""
+    """The /dev/shm that workers use, as in the setting --shared-memory: own, pool or machine."""
     required_layers: Sequence[str] = dataclasses.field(default_factory=list)
     """Layers of the sandbox without which the zygote does not start."""
     model_memory_bytes: int = 0
@@ -73,7 +73,7 @@ class ZygoteSettings:
     generation: int = 0
     """Number of earlier reloads of the functions."""
     is_successor: bool = False
-    """Whether the zygote takes over from a living one."""
+    """Whether the zygote takes over from a zygote that is still alive."""
     broken_loads: Sequence[tuple[Load, str]] = dataclasses.field(default_factory=list)
     """Loads that the zygote skips, with the reasons to give to callers of the functions."""
 
@@ -106,7 +106,7 @@ class Hello:
     memory_limit_bytes: int = 0
     """Memory of the container or machine that the zygote and all workers share."""
     more: int = 0
-    """Number of functions that follow."""
+    """Number of functions that follow in MoreFunctions."""
     generation: int = 0
     """Generation from ZygoteSettings: workers of another generation have loaded other code."""
 
@@ -167,7 +167,7 @@ class Stop:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Continue:
-    """Request of the front to continue a worker, or notice that the front has continued it. It has no answer."""
+    """Request of the front to continue a worker, or notice that the front has continued it. No answer follows."""
 
     worker: str
 
@@ -219,7 +219,7 @@ class WentOn:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Retired:
-    """Notice that the zygote forks nothing more and leaves its workers to a successor.
+    """Notice that the zygote forks no more workers and leaves its workers to a successor.
 
     The front connects to the successor next. The retired zygote keeps reporting on its model processes as long as it
     has workers that may use them.

@@ -12,8 +12,8 @@ _REMEMBERED_OWNERS = 1024
 class Absences:
     """Record of how long owners stay away after another owner has taken their worker's place.
 
-    The unit of time is one place taken by an owner. Even if hundreds of owners take turns, an owner that always returns
-    after a few such units keeps its worker.
+    Absences are measured in places that other owners have taken meanwhile, not in seconds. Even if hundreds of owners
+    take turns, an owner whose absences are always short keeps its worker.
     """
 
     def __init__(self) -> None:

@@ -21,11 +21,11 @@ class Binding(NamedTuple):
     modules: str = ""
     """Key of the files and environment that a session's modules were imported with; empty if there are none."""
     restricted: bool = False
-    """Whether a registered function runs without network and subprocesses; its worker never gets them back."""
+    """Whether a registered function runs without network and subprocesses. Its worker then loses both for good."""
 
     @property
     def is_lasting(self) -> bool:
-        """Whether a later exchange may have the same worker.
+        """Whether a later exchange may use the same worker.
 
         A client that names no application cannot prove that it is the same client as before.
         """
@@ -61,7 +61,7 @@ def best(idle: Sequence[tuple[Key, Bound]], wanted: Binding) -> Key | None:
     fitting = [(key, bound) for key, bound in idle if bound.binding is None or bound.binding.can_serve(wanted)]
     if not fitting:
         return None
-    # `max` returns the first of several equal workers, so put the worker that started last first.
+    # `max` returns the first of several equal workers. Reverse the list, so that workers that started later are first.
     fitting.reverse()
     return max(fitting, key=lambda each: (each[1].binding == wanted, each[1].used))[0]
 

@@ -21,11 +21,11 @@ class WorkerPool(Protocol):
     busy: int
     """Workers that an exchange holds."""
     starting: int
-    """Workers being started, which will be idle or go to a waiting exchange."""
+    """Workers that are starting, which will be idle or serve a waiting exchange."""
     fresh: int
     """Unused workers beyond the configured number; `idle`, `busy` and `starting` leave them out."""
     functions: Sequence[FunctionDescription]
-    """Listed functions. They and the versions are empty until the zygote has reported."""
+    """Listed functions. All functions and versions are empty until the zygote has reported."""
     unlisted: Sequence[FunctionDescription]
     """Functions that can be called but are not listed."""
     generation: int
@@ -41,7 +41,7 @@ class WorkerPool(Protocol):
     exits: dict[str, int]
     """Numbers of workers that ended, by cause."""
     resting: RestingWorkers[Any]
-    """Workers between two exchanges. This object judges each measurement of them."""
+    """Workers between two exchanges. After each measurement, `resting` decides which workers to stop or end."""
 
     @property
     def quiet(self) -> int:
@@ -75,13 +75,13 @@ class WorkerPool(Protocol):
         """Return when all workers are warm; raises PoolError."""
 
     async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
-        """Return a worker at once; raises NoIdleWorker if the caller has to wait for a worker, and PoolError."""
+        """Lease a worker at once; raises NoIdleWorker if the caller has to wait for a worker, and PoolError."""
 
     async def lease_idle(self, binding: Binding) -> Lease:
         """Lease an idle worker that serves no other owner; raises NoIdleWorker and PoolError."""
 
     async def lease_extra(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
-        """Return a worker beyond the configured number; raises NoIdleWorker and PoolError."""
+        """Lease a worker beyond the configured number; raises NoIdleWorker and PoolError."""
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """Return what each of these workers uses now; workers that cannot be measured are left out."""

@@ -13,7 +13,7 @@ from updraft_server.pool.zygote_source import ZygoteSource
 
 
 class PoolError(Exception):
-    """Raised when the pool cannot start or cannot get a worker; the message says why."""
+    """Raised when the pool cannot start or cannot provide a worker; the message says why."""
 
 
 class NoIdleWorker(PoolError):  # noqa: N818 - a state of the pool that callers wait out
@@ -39,7 +39,7 @@ class TaskKey:
     stage_id: int
     task_attempt_id: int
     tenant: str = ""
-    """Tenant of the task. It keeps exchanges of another tenant from passing for exchanges of this task."""
+    """Tenant of the task. An exchange of another tenant does not belong to this task, even if its ids are the same."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class WorkerInfo:
     """Process id on the workers' side: for people to read, never to act on."""
     state: str
     memory_bytes: int | None
-    """Memory of all its processes at the last measurement; None before the first measurement."""
+    """Memory of all processes of the worker at the last measurement; None before the first measurement."""
     scratch_bytes: int | None = None
-    """Size of its temporary files at the last measurement; None before the first measurement."""
+    """Size of the worker's temporary files at the last measurement; None before the first measurement."""
 
 
 class LeaseOutcome(enum.Enum):
@@ -83,7 +83,7 @@ class PoolSettings:
     idle_seconds: float = 600.0
     """Time for which a session's worker, or an extra worker of an ended task, is kept for the next exchange."""
     output_lines_per_second: float = 100.0
-    """Lines per second that a worker may print for one exchange, in the long run. Twice as many may come at once."""
+    """Lines per second that a worker may print for one exchange, in the long run. A burst may be twice as large."""
     model_limits: LimitModels | None = None
     """Limits of each model process other than memory; None sets no limit."""
 

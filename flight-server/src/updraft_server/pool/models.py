@@ -232,7 +232,7 @@ class PooledModels:
                 await measure()
 
     def measured(self, usage: Sequence[model_packets.ModelUsage]) -> None:
-        """Record the zygote's measurement, and ask retired zygotes to measure; a later `usage` has their answers."""
+        """Record the zygote's measurement, and ask retired zygotes to measure; `usage` includes their answers later."""
         self._current.usage = usage
         for zygote in self._retired:
             zygote.measure()
@@ -263,7 +263,7 @@ class PooledModels:
 def _together(
     current: Sequence[model_packets.ModelUsage], retired: Iterable[model_packets.ModelUsage]
 ) -> Sequence[model_packets.ModelUsage]:
-    """Add the processes of retired zygotes, shown as retiring, to those of the current zygote."""
+    """Add the processes of retired zygotes, shown as retiring, to the processes of the current zygote."""
     found = {(each.name, each.version): each for each in current}
     for each in retired:
         leaving = [replica._replace(state="retiring") for replica in each.replicas]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool as the front uses it: workers that are leased to one exchange each, and replaced by the zygote.
+"""Pool as the front uses it: it leases each worker to one exchange at a time, and replaces workers that end.
 
 Exchanges wait for a worker in `updraft_server.front.queue`. `updraft_server.zygote.process` forks the pool's workers,
 and `worker` is the front's record of one worker. This package uses neither gRPC nor Arrow.
@@ -66,7 +66,8 @@ class Pool:
         )
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)
-        # Extra workers that are being started: several exchanges of a task may request one at the same time.
+        # Numbers of extra workers that are being started for each task. Several exchanges of a task may request extra
+        # workers at the same time.
         self._extra_of_tasks: Counter[leases.TaskKey | None] = Counter()
         self._closing = False
         self.generation = 0
@@ -78,7 +79,7 @@ class Pool:
         wanted = self._settings.workers
         left_seconds = limit_seconds = self._settings.start_timeout_seconds
         while not await self._are_there_within(left_seconds):
-            # A zygote may take any time to load: the supervisor ends a zygote that hangs.
+            # Do not count time in which a zygote loads, because the supervisor ends a zygote that hangs.
             left_seconds = limit_seconds - self._zygote.seconds_since_loading
             if left_seconds <= 0:
                 reason = self._zygote.trouble or self._starts.last_failure or "the rest is still starting"
@@ -147,11 +148,11 @@ class Pool:
     async def lease(
         self, task: leases.TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0
     ) -> leases.Lease:
-        """Lease an idle worker, or an extra worker if the task holds one; raises NoIdleWorker and PoolError.
+        """Lease an idle worker, or an extra worker if the task holds a worker; raises NoIdleWorker and PoolError.
 
         A worker serves one owner as long as it lives (`updraft_server.pool.bindings`). If no idle worker can serve this
-        owner, a spare or fresh worker replaces an idle one. The call uses a fresh worker only if the pool has more than
-        `leave_fresh` fresh workers, or as many as it keeps.
+        owner, a spare or fresh worker replaces an idle worker. The call uses a fresh worker only if the pool has more
+        than `leave_fresh` fresh workers, or as many fresh workers as configured.
         """
         if self._closing:
             raise leases.PoolError("the pool is closing")
@@ -204,8 +205,9 @@ class Pool:
     def _in_place_of(self, other: PooledWorker | None, binding: Binding, leave_fresh: int) -> PooledWorker:
         """Return a spare or fresh worker for `binding` in the place of another owner's idle worker.
 
-        The idle worker becomes a spare. If the pool has no fresh worker and starts none, this method ends the idle
-        worker. The start of its replacement wakes the waiters. Raises NoIdleWorker if no worker can be returned now.
+        The idle worker normally becomes a spare. If no spare or fresh worker can be returned and no worker is starting,
+        this method ends the idle worker, and the start of its replacement wakes the waiting exchanges. Raises
+        NoIdleWorker if no worker can be returned now.
         """
         if other is None:
             raise leases.NoIdleWorker("all workers are busy")
@@ -215,7 +217,7 @@ class Pool:
         if substitute is None and len(fresh) > max(0, min(leave_fresh, self._settings.fresh_workers - 1)):
             substitute = fresh[0]
         if substitute is not None:
-            # Mark the substitute as idle first, so that the limit on spares cannot end it.
+            # Mark the substitute as idle first, so that the limit on spares cannot end the substitute.
             substitute.state = WorkerState.IDLE
             # If workers share /dev/shm, the pool may not hold workers of several owners together.
             aside = self._workers.discard if share_memory(self.sandbox) else self._workers.set_aside
@@ -282,8 +284,8 @@ class Pool:
 
     def _lost(self) -> None:
         self._models.lost()
-        # A retiring zygote continues its own stopped workers. The successor of a dead zygote continues the dead one's
-        # workers.
+        # A retiring zygote continues its own stopped workers. The successor of a dead zygote continues the workers of
+        # the dead zygote.
         self.resting.all_go_on()
         if any(function.batched for function in self._zygote.functions):
             # These workers cannot reach models any more. End them now, because a worker could receive an exchange
@@ -361,7 +363,7 @@ class Pool:
         self._heal()
 
     def _ended(self, worker: PooledWorker) -> None:
-        """Start a replacement for a worker that has ended; the worker's exit status follows."""
+        """Start a replacement for a worker that has ended. The zygote reports the worker's exit status separately."""
         self.resting.forget(worker)
         if not any(lease.held is worker for lease in self._workers.leases):
             worker.close_socket()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers between two exchanges: stopped once they are quiet, ended if they stay busy or idle for too long.
 
-A thread that a function leaves behind escapes every time limit, fair scheduling and the audit. A stopped worker uses no
-CPU, and its next exchange continues it. A worker that has once computed between exchanges is stopped right after each
-later exchange, because short exchanges would otherwise leave no time to find that it computes. If a tenant has a cap on
-its workers, its running exchanges and the workers that may still compute together stay within that cap. This module
-holds only policy; its caller provides the clock. The front measures workers (`updraft_server.front.limits`), and the
-zygote stops and continues them.
+A thread that a function leaves behind would escape every time limit, fair scheduling and the audit. So the pool stops
+workers between exchanges: a stopped worker uses no CPU, and the pool continues it for its next exchange. If a worker
+has ever used CPU between exchanges, the pool stops it right after each later exchange, because the time between two
+exchanges may be too short to notice that the worker computes. If a tenant has a cap on workers, the cap applies to its
+running exchanges together with its resting workers that are not stopped. This module holds only policy; its caller
+provides the clock. The front measures workers (`updraft_server.front.limits`), and the zygote stops and continues them.
 """
 
 import enum
@@ -19,11 +19,11 @@ from updraft_server.ipc.worker_usage import WorkerUsage
 # A worker is quiet if it uses at most this much CPU time between two measurements, or in total while it is stopped.
 # Threads that are ending, and timers, use less.
 _QUIET_SECONDS = 0.05
-# A worker is ended after more than this many consecutive measurements that find use of CPU. Fewer prove nothing:
-# libraries that compute with several threads let idle threads spin for some 0.2 seconds before they sleep.
+# A worker is ended after more than this many consecutive measurements that find use of CPU. Fewer measurements prove
+# nothing, because libraries that compute with several threads let idle threads spin for some 0.2 seconds.
 _MOST_BUSY_MEASUREMENTS = 4
-# Number of measurements of a stopped worker before it counts as at rest. One is too few, because the pool measures a
-# scratch directory only about once a second.
+# Number of measurements of a stopped worker before it is considered at rest. One measurement is too few, because the
+# pool measures a scratch directory only about once a second.
 _MEASUREMENTS_WHEN_STOPPED = 8
 
 
@@ -68,7 +68,7 @@ class _Rest(Generic[Worker]):
 
 
 class RestingWorkers(Generic[Worker]):
-    """Workers of a pool that have had an exchange and wait for another one."""
+    """Workers of a pool that have served an exchange and wait for another exchange."""
 
     def __init__(
         self,
@@ -86,10 +86,10 @@ class RestingWorkers(Generic[Worker]):
         Args:
             stop: Stops a worker, which then uses no CPU.
             go_on: Continues a stopped worker.
-            replace: Ends a worker because of what its exchanges have left behind, which the text describes.
+            replace: Ends a worker because of what its exchanges have left behind; the text describes what.
             expire: Ends a worker that has been idle for too long.
             is_kept: Returns whether a worker stays, however long it is idle.
-            idle_seconds: How long all other workers stay.
+            idle_seconds: Time after which a worker ends unless `is_kept` returns True.
             clock: Returns the machine's time in seconds.
         """
         self._stop = stop
@@ -141,7 +141,7 @@ class RestingWorkers(Generic[Worker]):
         return None if rest.phase is Phase.AWAKE else "stopped"
 
     def begin(self, worker: Worker) -> bool:
-        """Take a worker whose exchange has ended; returns False if the worker is not to be kept."""
+        """Track a worker whose exchange has ended; returns False if the caller should end the worker instead."""
         if self._idle_seconds <= 0 and not self._is_kept(worker):
             return False
         rest = self._rests[worker.id] = _Rest(worker, self._clock())
@@ -150,7 +150,7 @@ class RestingWorkers(Generic[Worker]):
         return True
 
     def end(self, worker: Worker) -> None:
-        """Continue a worker for an exchange."""
+        """Continue a worker for an exchange, and stop tracking the worker."""
         self.wake(worker)
         self.forget(worker)
 
@@ -166,10 +166,10 @@ class RestingWorkers(Generic[Worker]):
             self._go_on(worker)
 
     def went_on(self, worker: str) -> None:
-        """Keep measuring a worker again, because something else has continued it while it was stopped."""
+        """Measure a stopped worker often again, because something other than this front has continued it."""
         rest = self._rests.get(worker)
         if rest is not None and rest.phase is Phase.AT_REST:
-            # Keep the CPU time of the first measurement, so that all CPU time since the worker was stopped counts.
+            # Keep the CPU time of the first measurement, so that all CPU time since the worker was stopped is counted.
             rest.phase, rest.measurements = Phase.STOPPED, 1
 
     def stop_all_but(self, most: int, tenant: str) -> None:
@@ -192,7 +192,7 @@ class RestingWorkers(Generic[Worker]):
                 self._expire(rest.worker)
 
     def measured(self, usage: Mapping[str, WorkerUsage], excess: Callable[[WorkerUsage], str]) -> None:
-        """Judge workers by a new measurement; `excess` returns the limit that a worker exceeds, or an empty text."""
+        """Stop or end workers after a measurement; `excess` returns which limit a worker exceeds, or an empty text."""
         for name in usage.keys() & self._rests.keys():
             rest, used = self._rests[name], usage[name]
             reason = excess(used) or _unrest(rest, used)

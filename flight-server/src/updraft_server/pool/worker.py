@@ -57,24 +57,24 @@ class PooledWorker:
         self.pid = forked.pid
         """Process id on the zygote's side: for people to read, never to act on."""
         self.generation = generation
-        """Generation of the functions that it has: `Hello.generation`."""
+        """Generation of the functions that the worker has loaded: `Hello.generation`."""
         self.usage: WorkerUsage | None = None
-        """Last measurement; None before the first."""
+        """Last measurement; None before the first measurement."""
         self.was_killed = False
-        """Whether the pool has killed it."""
+        """Whether the pool has killed the worker."""
         self.computes_at_rest = False
-        """Whether it has used CPU between two exchanges."""
+        """Whether the worker has used CPU between two exchanges."""
         self.stopped_seconds = -math.inf
-        """Time of the event loop at which the pool last ordered it to stop."""
+        """Time of the event loop at which the pool last ordered the worker to stop."""
         self.tenant = ""
-        """Tenant for which its last exchange counted; empty for a registered function."""
+        """Tenant for which the worker's last exchange was counted; empty for a registered function."""
         self.has_leftovers = False
-        """Whether the pool ended it because of what an exchange left behind."""
+        """Whether the pool ended the worker because of what an exchange left behind."""
         self._state = WorkerState.STARTING
         self.bound = Bound(None, 0)
         """Binding of the worker, and its last use."""
         self._context = LogContext()
-        """Log context of its exchange, for its output."""
+        """Log context of the worker's exchange, for the worker's output."""
         self._loop = asyncio.get_running_loop()
         self.death: asyncio.Future[WorkerDeath] = self._loop.create_future()
         self.socket = socket.socket(fileno=forked.socket_fd)
@@ -106,21 +106,21 @@ class PooledWorker:
 
     @property
     def may_call_models(self) -> bool:
-        """Whether it can reach model processes; a worker that serves a session cannot."""
+        """Whether the worker can reach model processes; a worker that serves a session cannot reach them."""
         return self.owner is None
 
     @property
     def owner(self) -> Owner | None:
-        """Owner of the session that it serves; None before its first exchange, or if it serves registered functions."""
+        """Owner of the session that the worker serves; None before its first exchange and for registered functions."""
         return self.bound.binding.owner if self.bound.binding is not None else None
 
     @property
     def is_the_operators(self) -> bool:
-        """Whether it stays even if it is idle for long: it serves no session and belongs to the configured number."""
+        """Whether the worker stays however long it is idle, because it serves no session and is not a spare."""
         return self.owner is None and self.state is not WorkerState.SPARE
 
     def works_for(self, context: LogContext) -> None:
-        """Attribute its output from now on to the exchange of `context`; an empty context means no exchange."""
+        """Attribute the worker's later output to the exchange of `context`; an empty context means no exchange."""
         self._output.next_exchange()
         self._context = context
 
@@ -135,12 +135,12 @@ class PooledWorker:
                 self._loop.remove_reader(self.socket.fileno())
 
     def kill(self) -> None:
-        """Let the zygote send SIGKILL. When it reaps the worker, it also ends the processes that the worker started."""
+        """Make the zygote kill the worker. The zygote then also kills the processes that the worker started."""
         self.was_killed = True
         self._send(Kill(self.id))
 
     def go_on(self) -> bool:
-        """Continue the worker. Return False if this process cannot do that."""
+        """Continue the worker. Return False if this process cannot signal the worker."""
         try:
             signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
         except OSError:
@@ -149,11 +149,11 @@ class PooledWorker:
         return True
 
     async def stack(self) -> str:
-        """Return the Python stacks of all its threads; empty if it does not answer, for example while stopped."""
+        """Return the Python stacks of all threads; empty if the worker does not answer, for example while stopped."""
         return await self._stack.read(lambda: self._send(ShowStack(self.id)))
 
     def reason_of(self, death: WorkerDeath) -> str:
-        """Return which of EXIT_REASONS applies; a worker that crashed before the pool killed it counts as crashed."""
+        """Return which of EXIT_REASONS applies. A crash is the reason even if the pool killed the worker afterwards."""
         if self.was_killed and death.signal in (None, signal.SIGKILL):
             return "leftover" if self.has_leftovers else "pool"
         return "exit" if death.signal is None else "signal"
@@ -180,7 +180,7 @@ class PooledWorker:
         number = self.socket.fileno()
         if number < 0:
             return
-        # If the loop still watched the descriptor, the peer would not see the end.
+        # If the loop still watched the descriptor, the peer would not see end of file.
         self._loop.remove_reader(number)
         self._loop.remove_writer(number)
         self.socket.close()
@@ -203,7 +203,7 @@ class PooledWorker:
         except (OSError, FrameError) as error:
             self._loop.remove_reader(self.socket.fileno())
             if not data:
-                # Its exit status is on its way.
+                # The worker has ended, and the zygote reports its exit status soon.
                 self._ended()
             elif not self._ready.done():
                 self._ready.set_exception(PoolError(f"the worker did not start: {error}"))

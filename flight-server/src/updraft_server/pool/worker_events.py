@@ -45,9 +45,9 @@ class Reader(NamedTuple):
 
     identity: str
     tenant: str | None
-    """Tenant of the identity; None if its callers name their tenant themselves."""
+    """Tenant of the identity; None if callers with this identity name their tenant themselves."""
     proof: str
-    """Name that only this caller proves, or the digest of its secret."""
+    """Name that only this caller can prove, or the digest of its secret."""
 
 
 class LogContext(dict[str, str]):
@@ -70,7 +70,7 @@ class WorkerOutput:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DroppedOutput:
-    """Output of a worker that was read and dropped, because an exchange may not log more."""
+    """Output that the front read from a worker and dropped, because its exchange had exceeded the limit."""
 
     worker: str
     """Id of the worker."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of a worker's two pipes: one for its output, one for its Python stacks.
 
-The front reads the output so that printing never blocks for long. One read takes 64 KiB at most and passes on no more
-lines than the budget holds. Further lines are searched for a crash report, counted and dropped. A worker writes its
-stacks when the zygote asks for them.
+The front reads the output so that printing never blocks a worker for long. One read takes at most 64 KiB and passes on
+no more lines than the budget allows. The front searches further lines for a crash report, then counts and drops
+these lines. A worker writes its stacks when the zygote asks for them.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class CrashReport:
         return "\n".join(self._lines)
 
     def take(self, lines: bytes) -> None:
-        """Keep the lines that belong to a report; only the last report counts. `lines` holds whole lines."""
+        """Keep the lines that belong to a report; a new report replaces an older one. `lines` contains whole lines."""
         start = (b"\n" + lines).rfind(b"\n" + _CRASH_START)
         if start >= 0:
             self._lines = []
@@ -115,14 +115,14 @@ class OutputReader:
         self._loop.add_reader(descriptor, self._read_some)
 
     def next_exchange(self) -> None:
-        """Pass on and report what the pipe holds now; later output gets a new budget.
+        """Pass on and report what the pipe contains now; later output has a new budget.
 
-        This reads no more than the pipe holds now, even if a function has enlarged the pipe and goes on writing.
+        This reads no more than the pipe contains now, even if a function has enlarged the pipe and continues to write.
         """
         left_bytes = self._waiting_bytes()
         while left_bytes > 0 and self._read_some():
             left_bytes -= _READ_BYTES
-        # The beginning of a line must not become the beginning of the next exchange's first line.
+        # An unfinished line must not become the beginning of the next exchange's first line.
         self._take_lines(self._unfinished)
         self._unfinished = b""
         self.report_drops()
@@ -141,7 +141,7 @@ class OutputReader:
         self._dropped_lines = self._dropped_bytes = 0
 
     def close(self) -> None:
-        """Pass on and report the rest, and close the pipe. Idempotent."""
+        """Pass on and report the remaining output, and close the pipe. Idempotent."""
         self.next_exchange()
         self._close()
         self.report_drops()
@@ -211,7 +211,7 @@ def _text(line: bytes) -> str:
 
 
 _FIRST_SECONDS = 2.0
-# The text has no end mark, but after the first part the rest comes at once.
+# Stacks have no end mark, but when their first part has arrived, the other parts follow at once.
 _NEXT_SECONDS = 0.1
 # A function that writes a little at a time must not hold up the reader.
 _LONGEST_READ_SECONDS = 3.0
@@ -252,10 +252,10 @@ class StackReader:
             return text[:MAX_STACK_BYTES].decode("utf-8", "replace")
 
     def _learn_end_of(self, text: bytes) -> None:
-        """Note how whole stacks end, so that later reads need not wait for more.
+        """Remember the last line of complete stacks, so that later reads know when they have read everything.
 
-        The main thread's stack comes last and ends with its outermost call, which is always the same. Two stacks have
-        to agree, because the worker may have been interrupted while it wrote one.
+        The main thread's stack is last and ends with its outermost call, which is always the same. Two texts must have
+        the same last line, because the worker may have been interrupted while it wrote one of them.
         """
         last_line = text[text.rfind(b"\n", 0, -1) :] if text.count(b"\n") > 1 and text.endswith(b"\n") else b""
         self._last_line = last_line if last_line == self._next_last_line else b""
@@ -284,7 +284,7 @@ class StackReader:
         return True
 
     def _read_what_is_there(self) -> bytes:
-        """Read at most MAX_STACK_BYTES, even if a function goes on writing."""
+        """Read at most MAX_STACK_BYTES, even if a function continues to write."""
         if self._descriptor < 0:
             return b""
         try:

@@ -19,7 +19,7 @@ _SPARE_STARTS_PER_SECOND = 20
 
 
 class StartPace:
-    """Pace of one pool's starts. It is only policy; the caller provides the time."""
+    """Pace of one pool's worker starts. This class contains only policy; the caller provides the time."""
 
     def __init__(self, workers: int) -> None:
         self._recent_starts: deque[float] = deque(maxlen=2 * workers + _SPARE_STARTS_PER_SECOND)
@@ -27,7 +27,7 @@ class StartPace:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether so many starts in a row have failed that the pool gives up its own start."""
+        """Whether so many starts in a row have failed that a pool that is starting gives up."""
         return self._failures >= MAX_FAILURES
 
     def succeeded(self) -> None:
@@ -116,7 +116,7 @@ class WorkerStarts:
             if worker.state is WorkerState.STARTING:
                 worker.state = WorkerState.FRESH
         else:
-            # The loss of a zygote says nothing about workers: its successor may start them.
+            # If the zygote was lost, this is no failure of a worker: the next zygote may start workers.
             if not isinstance(error, ZygoteLostError):
                 self._pace.failed()
             self.last_failure = str(error)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers of a pool and their leases: which worker an exchange gets, and how many workers are extra or missing.
+"""Workers of a pool and their leases: which worker an exchange receives, and how many workers are extra or missing.
 
-The pool starts workers and waits for them. If all workers share one /dev/shm, owners may leave files there. So unless
-another owner's exchange runs, a new exchange first waits until ending workers of other owners are gone. The zygote
-removes unused files (`updraft_server.linux.hostile_trees`).
+Module `pool` starts workers and waits for them. If all workers share one /dev/shm, owners may leave files there. So a
+new exchange first waits until ending workers of other owners are gone, unless an exchange of another owner is running.
+The zygote removes unused files (`updraft_server.linux.hostile_trees`).
 """
 
 import asyncio
@@ -21,8 +21,9 @@ from updraft_server.pool.worker import PooledWorker, WorkerState
 from updraft_server.pool.worker_events import LogContext, WorkerDeath
 from updraft_server.sandbox_layers import SHARED_MEMORY, SandboxLayer
 
-# The front itself continues a worker, because an exchange waits for it. The zygote learns of that a little later: not
-# at once, so as not to compete with the exchange for a core, but before it would stop the worker again.
+# The front continues a worker without the zygote's help, because an exchange waits for the worker. The front notifies
+# the zygote after this time: not at once, so that the zygote does not compete with the exchange for a core, but before
+# the zygote would stop the worker again.
 _NOTICE_SECONDS = 0.05
 _STOPPED_SECONDS = 0.25
 """Time after a Stop within which the zygote has normally stopped the worker."""
@@ -53,7 +54,7 @@ class WorkerLease:
         self.held.tenant = tenant
 
     def release(self, outcome: LeaseOutcome) -> None:
-        """Give the worker back to the pool; only the first outcome counts."""
+        """Give the worker back to the pool. Only the first call has an effect."""
         if not self._is_released:
             self._is_released = True
             self._on_release(self, outcome)
@@ -111,7 +112,7 @@ class PooledWorkers:
 
     def _stop(self, worker: PooledWorker) -> None:
         if (notice := self._notices.pop(worker.id, None)) is not None:
-            # For the zygote, the worker has been stopped all the time.
+            # The zygote has not been told that the worker was continued.
             notice.cancel()
         worker.stopped_seconds = self._loop.time()
         self._send(Stop(worker.id))
@@ -207,7 +208,7 @@ class PooledWorkers:
             self.discard(superfluous(spares, self.absences.expected))
 
     def fill_up(self) -> None:
-        """Let spare and fresh workers take the places of missing workers, as far as they suffice."""
+        """Let spare and fresh workers take the places of missing workers, as long as there are any."""
         while not self._has_one_for_each_task():
             fresh = next(self.in_state(WorkerState.FRESH), None) if self.surplus < 0 else None
             spare = max(self.in_state(WorkerState.SPARE), key=lambda worker: worker.bound.used, default=None)
@@ -280,6 +281,6 @@ def share_memory(sandbox: Iterable[SandboxLayer]) -> bool:
 
 
 def _is_anothers(worker: PooledWorker, binding: Binding) -> bool:
-    """Return whether a worker has served a session that is not, or may not be, that of `binding`."""
+    """Return whether a worker has served a session that is not the session of `binding`, or cannot be proved to be."""
     own = worker.bound.binding
     return own is not None and own.owner is not None and (own.owner != binding.owner or not own.is_lasting)

@@ -26,11 +26,11 @@ ModelPacket = model_packets.ModelStarted | model_packets.ModelEnded | model_pack
 _log = structlog.get_logger(__name__)
 
 _RECONNECT_SECONDS = 0.05
-# A front that cannot reach the workers' side logs this after _PATIENCE_SECONDS, and then every _COMPLAINT_SECONDS. If
-# the supervisor ends because it has no zygote, the supervisor has logged the reason by then.
+# A front that cannot reach the workers' side logs this after _PATIENCE_SECONDS, and then every _COMPLAINT_SECONDS. A
+# supervisor that gives up because no zygote can run has logged its reason before the front's first log line.
 _PATIENCE_SECONDS = 1.0
 _COMPLAINT_SECONDS = 10.0
-# Request number of the zygote's hello, which comes unasked.
+# Request number of the zygote's hello, which the zygote sends unasked.
 _GREETING = 0
 
 
@@ -55,7 +55,7 @@ class ForkedWorker(NamedTuple):
     output_fd: int
     stack_fd: int
     pidfd: int
-    """For signals, which the kernel refuses if the front is in another PID namespace; -1 if there is none."""
+    """Descriptor for signals, which the kernel refuses if the front is in another PID namespace; -1 if missing."""
 
     def close(self) -> None:
         """Close the descriptors. The worker ends by itself when its socket is closed."""
@@ -83,9 +83,10 @@ class ZygoteClient:
             zygotes: Source of connections.
             on_exit: Called for each worker that has ended.
             on_lost: Called when the connection has ended.
-            on_model: Called for packets about model processes, with the packets' descriptors; the callee closes these.
+            on_model: Called for packets about model processes, with the packets' descriptors; the callee closes the
+                descriptors.
             on_retirement: Called when the zygote has a successor, with another connection to the old zygote; the callee
-                closes it.
+                closes this connection.
             on_refusal: Called when a reload was refused.
             on_going_on: Called with the id of a stopped worker that something else has continued.
         """
@@ -96,13 +97,13 @@ class ZygoteClient:
         self.reload_fault = ""
         """Why the last reload was refused; empty after a successful reload."""
         self.refused_reloads = 0
-        """Number of refused reloads. It tells apart two refusals for the same reason."""
+        """Number of refused reloads. The number distinguishes two refusals for the same reason."""
         self.trouble = ""
         """Reason for the lack of a connection; empty while connected."""
         self._greeting: packets.Hello | None = None
         """Incomplete greeting received so far."""
         self._has_retired = False
-        """Whether the zygote that was connected last has a successor."""
+        """Whether the last connected zygote has retired in favour of a successor."""
         self._zygotes = zygotes
         self._on_exit = on_exit
         self._on_lost = on_lost
@@ -153,20 +154,20 @@ class ZygoteClient:
             connection.enter_context(self._socket)
             self._socket.settimeout(0)
             self._has_retired = False
-            # Do this before adding the reader, because the hello may have come already.
+            # Create this before adding the reader, because the hello may have arrived already.
             greeting = self._answers[_GREETING] = self._loop.create_future()
             connection.callback(self._greeting_ended)
             self._loop.add_reader(self._socket.fileno(), self._readable)
             connection.callback(self._loop.remove_reader, self._socket.fileno())
             connection.callback(self._loop.remove_writer, self._socket.fileno())
             while not (await asyncio.wait([greeting], timeout=_COMPLAINT_SECONDS))[0]:
-                # Keep the connection, because this zygote is handed over only once. The supervisor ends a zygote that
+                # Keep the connection, because each zygote is handed over only once. The supervisor ends a zygote that
                 # hangs.
                 self.trouble = "the zygote is still loading what workers start with: see the log of the workers' side"
                 _log.warning("the workers' side is not ready: waiting", reason=self.trouble)
             hello: packets.Hello = greeting.result()
             if self._has_retired:
-                # This zygote took longer to load than its successor, so its hello and its retirement came at once.
+                # This zygote took longer to load than its successor, so its hello and its retirement arrived together.
                 raise ZygoteLostError()
             self._greeting_ended()
             self._connection = connection.pop_all()
@@ -182,7 +183,7 @@ class ZygoteClient:
         return forked
 
     def claim(self, workers: Sequence[str]) -> None:
-        """Keep these workers of an earlier zygote; the zygote reports the exit of each worker that is gone."""
+        """Claim these workers of an earlier zygote; the zygote reports the exit of each worker that is gone."""
         for some in _parts(workers):
             self.send(packets.Claim(some))
 
@@ -195,7 +196,7 @@ class ZygoteClient:
         return usage
 
     async def measure_models(self) -> Sequence[model_packets.ModelUsage]:
-        """Return what the processes of each batched function use and have done; raises ZygoteError.
+        """Return the usage and the work of each batched function's model processes; raises ZygoteError.
 
         The caller limits the wait.
         """
@@ -227,7 +228,7 @@ class ZygoteClient:
             self._answers.pop(request, None)
 
     def send(self, packet: packets.Packet) -> None:
-        """Send a packet that has no answer; without a connection nothing happens.
+        """Send a packet without waiting for an answer. Do nothing if there is no connection.
 
         The only reply to a Kill is the exit of the worker. The caller repeats Kill and Continue after the next
         `connect`.
@@ -239,7 +240,7 @@ class ZygoteClient:
             self._send_unsent()
 
     def _send_unsent(self) -> None:
-        """Send waiting packets. They stay here while the zygote does not read; the supervisor ends it if it hangs."""
+        """Send waiting packets. They wait while the zygote does not read. The supervisor ends a zygote that hangs."""
         while self._unsent:
             try:
                 self._socket.send(self._unsent[0])
@@ -313,7 +314,7 @@ class ZygoteClient:
             self._lose()
 
     def _greet(self, packet: packets.Hello | packets.MoreFunctions) -> None:
-        """Take a part of the zygote's greeting; deliver the greeting once it is complete."""
+        """Add a part to the zygote's greeting. Deliver the greeting when it is complete."""
         try:
             if isinstance(packet, packets.MoreFunctions):
                 if self._greeting is None:

@@ -20,7 +20,8 @@ _log = structlog.get_logger(__name__)
 _PATIENCE_SECONDS = 0.5
 _GREETING_SECONDS = 1.0
 _MOST_STRANGERS = 16
-# Many times as long as the workers' side needs to notice a lost front, end all user code, and connect again.
+# Time in which only the known workers' side may connect again. That side needs much less time to notice a lost front,
+# end all user code, and connect.
 _KNOWN_SECONDS = 5.0
 
 
@@ -28,11 +29,11 @@ class ZygoteSource(Protocol):
     """Source of connections to zygotes, one after the other."""
 
     async def next(self) -> socket.socket:
-        """Return the connection to the next zygote; raises OSError if none comes soon. The caller may then retry."""
+        """Return the connection to the next zygote; raises OSError if none arrives soon. The caller may then retry."""
 
 
 class ControlConnection:
-    """Connection to PID 1 of the workers' side: an inherited one, or the one that a listener accepts.
+    """Connection to PID 1 of the workers' side: an inherited connection, or the connection that a listener accepts.
 
     The event loop watches the connection all the time. When PID 1 ends, the zygote that it handed over ends too, and a
     successor of PID 1 may connect.
@@ -65,7 +66,7 @@ class ControlConnection:
             self._take(inherited)
 
     async def next(self) -> socket.socket:
-        """Return the connection to the next zygote; raises OSError if none comes soon."""
+        """Return the connection to the next zygote; raises OSError if none arrives soon."""
         if self._control is None and not self._is_listening:
             raise ConnectionResetError("the supervisor has gone away")
         try:
@@ -99,7 +100,7 @@ class ControlConnection:
         try:
             connection, _ = listener.accept()
         except OSError:
-            # The peer has gone again.
+            # The peer has hung up.
             return
         if self._control is not None or len(self._strangers) >= _MOST_STRANGERS:
             _log.warning(
@@ -138,7 +139,7 @@ class ControlConnection:
         stranger.close()
 
     def _wait_for_the_known(self) -> None:
-        """Accept any peer again once the known side has had time to end the user code that ran there and to connect."""
+        """Give the known side time to end the user code that ran there and to connect. Then accept any peer again."""
         if self._known is not None and not self._known.is_anybody:
             self._believing = self._loop.call_later(_KNOWN_SECONDS, self._known.forget)
 
@@ -148,7 +149,7 @@ class ControlConnection:
         self._loop.add_reader(control.fileno(), self._read)
 
     def _read(self) -> None:
-        """Take everything that has been handed over; drop the control connection if it has ended."""
+        """Receive every connection that was handed over; drop the control connection if it has ended."""
         while self._control is not None:
             try:
                 data, descriptors, _, _ = socket.recv_fds(self._control, MAX_HANDOVER_BYTES, 1)
@@ -167,7 +168,7 @@ class ControlConnection:
     def _lose(self, control: socket.socket, *, has_ended: bool) -> None:
         _log.warning("the workers' side has gone away")
         if self._known is not None and has_ended:
-            # Everything that ran there has ended with PID 1.
+            # All processes of the workers' side have ended with PID 1.
             self._known.forget()
         else:
             self._wait_for_the_known()
@@ -176,8 +177,8 @@ class ControlConnection:
         self._control = None
         self._forget_coming()
         if self._given is not None:
-            # A zygote without its PID 1 is useless, even if it does not notice. The user of this connection has closed
-            # it, or sees its end now.
+            # A zygote whose PID 1 has ended is useless, even if it does not notice. The code that received this
+            # connection has closed it, or sees end of file now.
             with contextlib.suppress(OSError):
                 self._given.shutdown(socket.SHUT_RDWR)
             self._given = None

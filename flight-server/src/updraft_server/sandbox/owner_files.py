@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that a worker can use once it runs session code: Landlock rules, set once and for good.
+"""Landlock rules that limit the files a worker can use when it runs session code. A worker cannot lift its rules.
 
-Everything stays readable except the paths that the pool hides. Models and data may be anywhere, and functions read them
-as in Spark's own worker. Functions can write to the scratch directory, which is also the working directory (like an
-executor's directory for Spark's workers), to the operator's `writable_paths`, to /dev/shm and to devices. Unlike on
-stock Spark, /tmp is not writable: everybody uses it, so owners could reach each other's files there. An operator who
-accepts that can add /tmp to `writable_paths`. A worker has its own terminals or none, because somebody may be typing at
-the terminals of the pool's user.
+Everything stays readable except the paths that the pool hides, because models and data may be anywhere, and functions
+read them as in Spark's own worker. Functions can write to the scratch directory, which is also the working directory
+(like an executor's directory for Spark's workers), to the operator's `writable_paths`, to /dev/shm and to devices.
+Unlike on stock Spark, /tmp is not writable, because all owners would share /tmp and could reach each other's files. An
+operator who accepts this risk can add /tmp to `writable_paths`. A worker can use its own terminals or none, because
+somebody may be typing at the terminals of the pool's user.
 
-Landlock's rules can allow but not forbid. So to hide a path, the rules allow all other entries of the directories above
-it, as they are when the worker gets its owner. Functions cannot list the directories above a hidden path, and cannot
-read files that are put into those directories later.
+Landlock rules can allow paths but not forbid them. So to hide a path, the rules allow every other entry that the
+directories above the path contain when the worker is bound to its owner. Functions cannot list the directories above a
+hidden path, and cannot read files that are put into those directories later.
 """
 
 import contextlib
@@ -45,34 +45,36 @@ _SHARED_MEMORY = (
 )
 
 _DEVICES = "/dev"
-# /dev/zero. A process that may write to it can map it as shared memory, which counts in no process once it is unmapped.
+# /dev/zero. A process that may write to /dev/zero can map it as shared memory. Once unmapped, this memory may still
+# exist, but is counted for no process.
 _ZEROS = os.makedev(1, 5)
-# Device numbers of the machine itself: consoles, serial lines and their screens, keyboards and mice, memory, ports, and
-# the kernel's log.
+# Devices that control or observe the whole machine: consoles, serial lines, console screens, keyboards and mice,
+# memory, I/O ports, and the kernel's log.
 _REFUSED_MAJORS = frozenset({4, 7, 13})
 _REFUSED_DEVICES = frozenset({os.makedev(5, 1), *(os.makedev(1, minor) for minor in (1, 2, 4, 11))})
 # /dev/ptmx, which makes terminals.
 _NEW_TERMINALS = os.makedev(5, 2)
-# Major number of watchdogs (which restart the machine), simulated keyboards, page faults and virtual machines. Devices
-# that functions use, such as GPUs, have other major numbers. Subdirectories of /dev, such as that of RDMA, may contain
-# devices with this number.
+# Major number of watchdogs (which restart the machine), simulated keyboards, page fault handlers and virtual machines.
+# Devices that functions use, such as GPUs, have other major numbers. This number is refused only directly in /dev:
+# subdirectories, such as the one for RDMA, may contain devices with this number.
 _MISCELLANEOUS_MAJOR = 10
 _PROJECTED = "..data"
-"""Link in each Kubernetes volume of a secret. Other entries of its directory also lead to the secret, so the whole
-directory is hidden."""
+"""Symbolic link in each Kubernetes volume of a secret. Other entries of the volume's directory lead to the secret too,
+so the whole directory is hidden."""
 
 
 class SharedMemoryUse(enum.Enum):
-    """Session functions that may use /dev/shm."""
+    """Choice of the session functions that may use /dev/shm."""
 
     ALL = enum.auto()
     OF_NO_TENANT = enum.auto()
-    """Functions whose client names no tenant. Files outlive their exchange, so the next tenant could reach them."""
+    """Functions whose client names no tenant. Files in /dev/shm outlive their exchange, so the next tenant could read a
+    tenant's files."""
     NONE = enum.auto()
 
 
 class OwnerFiles:
-    """Rules of a pool's workers, prepared once, in the zygote."""
+    """Landlock rules of a pool's workers, which the zygote prepares once."""
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class OwnerFiles:
         Args:
             settings: Hidden, readable and writable paths.
             shared_memory: Session functions that may use /dev/shm.
-            terminals: Whether the terminals in /dev/pts are a worker's own, and can be used.
+            terminals: Whether each worker has its own terminals in /dev/pts and may use them.
         """
         self._settings = settings
         self._shared_memory = shared_memory
@@ -99,12 +101,13 @@ class OwnerFiles:
     def confine(self, scratch: Path, artifacts: str = "", tenant: str = "") -> bool:
         """Confine this process for good, with `scratch` as its working directory. Return False without Landlock.
 
-        The directory `artifacts` is readable although the pool hides it. A directory that replaces it later is not
-        readable. Confining needs no privilege. With version 6 of Landlock, the process's signals and abstract sockets
-        reach only the process and its descendants.
+        The directory `artifacts` is readable although the pool hides it. If another directory later replaces
+        `artifacts` at this path, that other directory is not readable. Confining needs no privilege. With version 6 of
+        Landlock, the process can signal only itself and its descendants, and can connect only to their abstract
+        sockets.
 
         Raises:
-            OSError: The process has several threads. The other threads would not be confined.
+            OSError: The process has several threads, and the other threads would not be confined.
         """
         _keep_relative_imports()
         scratch = scratch.resolve()
@@ -135,14 +138,14 @@ class OwnerFiles:
 
 
 def out_of_reach(paths: Iterable[str]) -> str | None:
-    """Return the first of these paths that the rules of this process keep from it, or None."""
+    """Return the first of these paths that this process is not permitted to open, or None."""
     for path in filter(None, paths):
         try:
             os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         except PermissionError:
             return path
         except OSError:
-            # The code that reads this path later reports the error better.
+            # The code that reads this path later reports a clearer error.
             continue
     return None
 
@@ -161,7 +164,7 @@ def surroundings(hidden: Iterable[str]) -> Iterator[str]:
         with entries:
             for entry in entries:
                 if entry.path in real or entry.is_symlink():
-                    # A link to a hidden path opens nothing, and needs no rule: what counts is the rule for its target.
+                    # Links need no rule, because Landlock checks a link's target. A link to a hidden path is useless.
                     continue
                 if entry.path in above:
                     unseen.append(entry.path)
@@ -202,13 +205,13 @@ def _found_in(directory: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _allow(rules: landlock.Ruleset, path: str, rights: int) -> None:
-    # The path may have disappeared, be closed to this user anyway, or be a mount that does not answer.
+    # The path may have disappeared, may be closed to this user anyway, or may be a mount that does not respond.
     with contextlib.suppress(OSError):
         rules.allow(path, rights)
 
 
 def _keep_relative_imports() -> None:
-    """Make Python's import paths absolute, so that they hold in another working directory and in child processes."""
+    """Make Python's import paths absolute, so that they stay valid in another working directory and in children."""
     if path := os.environ.get("PYTHONPATH"):
         os.environ["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in path.split(os.pathsep))
     sys.path[:] = [str(Path(entry).absolute()) if entry else entry for entry in sys.path]

@@ -13,10 +13,10 @@ _CACHES = {"NUMBA_CACHE_DIR": "numba", "TRITON_CACHE_DIR": "triton"}
 
 
 def use_scratch(scratch: Path) -> None:
-    """Redirect temporary files of this process and its children to `scratch`, and caches that have no other place.
+    """Make this process and its children put temporary files, and caches that have no other place, in `scratch`.
 
-    HOME stays as it is if it is a directory, so that libraries find models and settings that the operator has put
-    there. The cache directory in HOME stays in use if it exists.
+    HOME stays unchanged if it is a directory, so that libraries find models and settings that the operator has put
+    there. If HOME contains a cache directory, libraries continue to use that directory.
     """
     path = str(scratch)
     home = os.environ.get("HOME", "")
@@ -27,13 +27,14 @@ def use_scratch(scratch: Path) -> None:
     if not Path(home, ".cache").is_dir():
         changes["XDG_CACHE_HOME"] = f"{path}/cache"
     os.environ.update(changes)
-    # tempfile remembers the directory that it found first, which may have been in the zygote.
+    # tempfile remembers the first directory that it chose, possibly one that it chose in the zygote.
     tempfile.tempdir = None
 
 
-# Directories of a home that several programs share. Each program makes its own entries there when it needs them.
+# Directories in a home where several programs make entries. Here they are real directories, not links, so that a
+# program can make new entries.
 _SHARED_BY_PROGRAMS = ("", ".cache", ".config", ".local", ".local/share", ".local/state")
-# Hidden, so that a worker's directory looks empty to functions at the start.
+# Hidden name, so that a worker's scratch directory looks empty to functions at the start.
 _OWN_HOME = ".home"
 _CACHE_HOME = "XDG_CACHE_HOME"
 # Each link takes 25 microseconds to make, and is one more file in the scratch directory.
@@ -64,7 +65,7 @@ def use_own_home(scratch: Path, writable_paths: Sequence[str]) -> None:
         except OSError:
             if not name:
                 return
-            # A link to the whole directory stays in its place.
+            # The directory cannot be listed, so one link leads to the whole directory.
             continue
         directory = f"{own}/{name}".rstrip("/")
         if name and directory.rpartition("/")[0] not in directories:
@@ -78,7 +79,7 @@ def use_own_home(scratch: Path, writable_paths: Sequence[str]) -> None:
         for directory in directories:
             Path(directory).mkdir(mode=0o700)
         for path, leads_to in links.items():
-            # pathlib takes three times as long.
+            # pathlib's symlink_to takes three times as long.
             os.symlink(leads_to, path)  # noqa: PTH211
         os.environ["HOME"] = own
         if cache:

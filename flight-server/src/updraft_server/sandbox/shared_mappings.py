@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replacement for `mmap.mmap` that can share memory in workers, whose filter refuses shared memory without a file.
 
-The filter refuses such memory because it may stay after a process unmaps it, and then counts in no process. An unnamed
-file in /dev/shm serves a function and the children that it forks just as well, and its memory is counted. Other
-programs, including children of multiprocessing's `spawn`, have Python's own class, which fails in workers unless it is
-given MAP_PRIVATE.
+The filter refuses this memory because the memory may stay allocated after a process unmaps it, and is then counted for
+no process. An unnamed file in /dev/shm serves a function and the children that it forks just as well, and its memory is
+counted. Other programs, including children of multiprocessing's `spawn`, use Python's own class, which fails in workers
+unless its caller passes MAP_PRIVATE.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from typing import IO, Any
 
 from updraft_server.sandbox_layers import SHARED_MEMORY_PATH
 
-# NVIDIA's driver library may map host memory without a file. Workers on machines with that driver may do so, because
-# the needs of a GPU come before a limit.
+# NVIDIA's driver library may share host memory without a file. On machines with this driver, workers may share memory
+# without a file, because a usable GPU is more important than a strict memory limit.
 _DRIVER_THAT_NEEDS_THEM = Path("/dev/nvidiactl")
 
 
@@ -30,7 +30,7 @@ class _Keeping(enum.Enum):
     BY_THE_KERNEL = enum.auto()
     IN_FILES = enum.auto()
     PRIVATELY = enum.auto()
-    """For a process that starts no other process, and so shares memory with none."""
+    """In private memory, for a process that starts no other process with which it could share memory."""
 
 
 class SharedMapping(mmap.mmap):
@@ -50,7 +50,7 @@ class SharedMapping(mmap.mmap):
         offset: int = 0,
         **newer: Any,
     ) -> "SharedMapping":
-        """Take the arguments of this Python's `mmap.mmap`; raises OSError if no directory has room."""
+        """Create a mapping with the arguments of `mmap.mmap`; raises OSError if no directory has enough room."""
         is_shared = flags & mmap.MAP_SHARED and access != mmap.ACCESS_COPY
         if fileno != -1 or not is_shared or length <= 0 or SharedMapping.keeping is _Keeping.BY_THE_KERNEL:
             return super().__new__(cls, fileno, length, flags, prot, access, offset, **newer)
@@ -78,7 +78,10 @@ def are_shared_mappings_refused() -> bool:
 
 
 def replace_mmap() -> None:
-    """Replace Python's own class before any code imports it by name. The new class behaves the same for now."""
+    """Replace `mmap.mmap` before any code imports it by name.
+
+    The new class behaves the same until `keep_in_files` or `keep_private` is called.
+    """
     SharedMapping.__name__ = SharedMapping.__qualname__ = "mmap"
     SharedMapping.__module__ = "mmap"
     vars(mmap)["mmap"] = SharedMapping
@@ -90,7 +93,7 @@ def keep_in_files() -> None:
 
 
 def keep_private() -> None:
-    """Make shared memory private in this process, which starts no other process."""
+    """Make shared memory private from now on. Called in a process that starts no other process."""
     SharedMapping.keeping = _Keeping.PRIVATELY
 
 
@@ -98,7 +101,7 @@ def keep_private() -> None:
 def _file_in(directory: str, length: int) -> Iterator[IO[bytes]]:
     room = os.statvfs(directory)
     if length > room.f_bavail * room.f_frsize:
-        # If the file system were full when the process touches a page, the process would die.
+        # If the file system were full when the process first touches a page, the kernel would kill the process.
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         file.truncate(length)

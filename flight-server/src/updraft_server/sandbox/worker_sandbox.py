@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sandbox that every worker enters first. The worker gives up capabilities, some system calls and any new privileges.
 
-The zygote makes the sandbox once and lets a child try it, since kernels, container runtimes and their own sandboxes
-differ in ways that no version number tells. Every worker applies the layers that worked in the trial. If one of them
-fails in a worker, the worker ends.
+The zygote creates the sandbox once and tries it in a child process, because kernels, container runtimes and their
+sandboxes differ in ways that version numbers do not show. Every worker applies the layers that worked in the trial. If
+one of these layers fails in a worker, the worker exits.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ _INIT_PID = 1
 
 
 class WorkerSandbox:
-    """Sandbox that is made in the zygote and entered in each worker."""
+    """Sandbox that the zygote creates and each worker enters."""
 
     def __init__(
         self,
@@ -42,14 +42,14 @@ class WorkerSandbox:
         """Find out which layers are available.
 
         Args:
-            restricted: Whether workers have neither network nor subprocesses.
+            restricted: Whether to refuse network and subprocesses to workers.
             shared_memory: Value of the setting --shared-memory: which /dev/shm workers use.
             writable_paths: Paths where workers may write, in addition to their own; None allows all paths.
         """
         self._pool = calls.pool_processes()
         self._shared_memory = shared_memory
         self._writable_paths = writable_paths
-        # Half of the container's memory. The kernel's default for /dev/shm is half of the machine's memory.
+        # Half of the container's memory. The kernel's default size of a /dev/shm is half of the machine's memory.
         self._shared_memory_bytes = min(memory_limits().values()) // 2
         self._restricted = restricted
         rules = [*calls.refused_calls(), *(calls.restricted_calls() if restricted else ())]
@@ -66,8 +66,8 @@ class WorkerSandbox:
     def shared_memory(self) -> SharedMemoryUse:
         """Session functions that may use /dev/shm.
 
-        If only this pool uses the /dev/shm of its pod, the pool removes files that functions leave there. The /dev/shm
-        of a machine is full of other users' files.
+        If workers share a /dev/shm that only this pool uses (`pool`), the pool removes files that functions leave
+        there. The /dev/shm of a machine (`machine`) contains other users' files.
         """
         if self.has_own_shared_memory or self._shared_memory == "machine":
             return SharedMemoryUse.ALL
@@ -77,27 +77,27 @@ class WorkerSandbox:
 
     @property
     def has_own_shared_memory(self) -> bool:
-        """Whether each worker has a /dev/shm of its own."""
+        """Whether each worker has its own /dev/shm."""
         return self._has(layers.SHARED_MEMORY)
 
     @property
     def terminals(self) -> bool:
-        """Whether each worker has terminals of its own. Functions may not use any other terminals."""
+        """Whether each worker has its own terminals. Functions may not use any other terminals."""
         return self._has(layers.TERMINALS)
 
     @property
     def refuses_shared_mappings(self) -> bool:
-        """Whether shared memory of workers needs a file, which `shared_mappings` provides."""
+        """Whether workers need a file to share memory. Module `shared_mappings` provides the file."""
         return are_shared_mappings_refused() and any(
             layer.name == layers.SECCOMP and layer.is_on for layer in self.layers
         )
 
     def new_shared_memory(self) -> int | None:
-        """Return the descriptor of a new /dev/shm for one worker, or None if workers share one; raises OSError."""
+        """Return the descriptor of a new /dev/shm for one worker, or None if all workers share one; raises OSError."""
         return new_memory(self._shared_memory_bytes) if self.has_own_shared_memory else None
 
     def enter(self, front_pid: int, shared_memory: int | None = None, scratch: Path | None = None) -> None:
-        """Confine this process, a worker that was just forked, for good; raises OSError.
+        """Confine this newly forked worker for good; raises OSError.
 
         Args:
             front_pid: Process id of the worker's front; 0 if it is in another PID namespace.
@@ -117,10 +117,11 @@ class WorkerSandbox:
     def _apply(self, layer: str, front_pid: int, shared_memory: int | None = None, scratch: Path | None = None) -> None:
         """Apply one layer. Landlock and the restricted profile need nothing here.
 
-        A worker applies Landlock when it gets its owner (`owner_files`). The restricted profile is part of the filter.
+        A worker applies Landlock when it is bound to its owner (`owner_files`). The restricted profile is part of the
+        filter.
         """
-        # Mounts come first, because mounting takes a capability. The read-only mount comes before the writable mounts
-        # that go over it.
+        # The order of the layers matters. Mounts are first, because mounting needs a capability. The read-only mount
+        # is before the writable mounts, which cover parts of it.
         if layer == layers.READ_ONLY_FILES:
             writable = [*(self._writable_paths or ()), layers.SHARED_MEMORY_PATH]
             mount_read_only(writable if scratch is None else [*writable, str(scratch)])
@@ -146,7 +147,7 @@ class WorkerSandbox:
         seccomp.install(self._filter.filled(**self._pool, **own))
 
     def _try_layers(self) -> Mapping[str, str]:
-        """Try every layer, and return what each one lacks. Called in a child that exists only for this."""
+        """Try every layer, and return what each layer lacks. Called in a child process that then exits."""
         forbid_new_privileges()
         return {layer.name: self._lack(layer.name) for layer in self.layers}
 
@@ -166,7 +167,7 @@ class WorkerSandbox:
 
 
 def restrict() -> None:
-    """Take network and subprocesses from this single-threaded process for good; raises OSError."""
+    """Refuse network and subprocesses to this single-threaded process for good; raises OSError."""
     seccomp.install(seccomp.Filter(calls.restricted_calls()).filled())
     if problem := _restriction_problem():
         raise OSError(errno.ENOSYS, f"{problem}: it needs {layers.NEEDS[layers.RESTRICTED]}")

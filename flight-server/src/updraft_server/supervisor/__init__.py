@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Supervisor: starts, watches and replaces front and zygote. It imports `ipc` and `linux`, not what it watches."""
+"""Supervisor: starts, watches and replaces front and zygote. It imports neither the front nor the zygote."""

@@ -23,7 +23,7 @@ _CLEARING_SECONDS = 10.0
 
 
 def supervise(settings: ServeSettings) -> int:
-    """Run a whole pool until it is told to stop; returns the exit status."""
+    """Run a whole pool until it has drained or gives up; returns the exit status."""
     with (
         _supervising(settings.runtime_directory, ["front", "workers"]) as directory,
         _neighbours_token(settings, directory) as token,
@@ -33,10 +33,10 @@ def supervise(settings: ServeSettings) -> int:
 
 
 def supervise_front(settings: SeparateFrontSettings) -> int:
-    """Run a pool's front until it is told to stop; returns the exit status."""
+    """Run a pool's front until it has drained or gives up; returns the exit status."""
     with (
         _supervising(settings.runtime_directory, ["front"], group_may_read=True) as directory,
-        # The container of the workers sees the runtime directory, so the token lies elsewhere.
+        # The workers' container can read the runtime directory, so the token must be in another directory.
         tempfile.TemporaryDirectory(prefix="updraft-", ignore_cleanup_errors=True) as unseen,
         _neighbours_token(settings, Path(unseen)) as token,
     ):
@@ -44,16 +44,16 @@ def supervise_front(settings: SeparateFrontSettings) -> int:
 
 
 def supervise_workers(settings: SeparateWorkersSettings) -> int:
-    """Run a pool's workers until they are told to stop and their front has gone; returns the exit status."""
+    """Run a pool's workers until a signal asks them to stop and their front has gone; returns the exit status."""
     with _supervising(settings.runtime_directory, ["workers"]) as directory, _clearing(directory / SCRATCH):
         return WorkersSupervisor(settings, directory, settings.front_directory.absolute()).run()
 
 
 @contextlib.contextmanager
 def _supervising(directory: Path | None, halves: Sequence[str], *, group_may_read: bool = False) -> Iterator[Path]:
-    """Make this process the supervisor of these halves, in this directory; None makes a temporary directory."""
+    """Make this process the supervisor of these halves of a pool; yields `directory`, or a temporary directory."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    # Protect the streams before hiding the memory, which hides /proc/self too. Children inherit the descriptors.
+    # Protect the streams before hide_memory makes /proc/self inaccessible. Children inherit the descriptors.
     protect_standard_streams()
     adopt_orphans()
     hide_memory()
@@ -69,13 +69,13 @@ def _supervising(directory: Path | None, halves: Sequence[str], *, group_may_rea
 def _neighbours_token(settings: FrontSettings, directory: Path) -> Iterator[Path | None]:
     """Make a file with the token that this machine's users need for metrics and status; None if they need no token.
 
-    No worker may see the directory.
+    Workers must not be able to read the directory.
     """
     if not settings.metrics_listen or settings.metrics_token_file is not None or settings.session_functions == "off":
         yield None
         return
     path = directory.absolute() / "metrics-token"
-    # A file that a killed pool has left may have another owner by now.
+    # A killed pool may have left a file that belongs to another user.
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_text(secrets.token_urlsafe(32) + "\n")
@@ -87,7 +87,7 @@ def _neighbours_token(settings: FrontSettings, directory: Path) -> Iterator[Path
 
 @contextlib.contextmanager
 def _clearing(scratch: Path) -> Iterator[None]:
-    """Remove the files that functions have left, once the block has ended all of their processes."""
+    """Remove the files that functions have left. The block must have ended all processes of functions."""
     try:
         yield
     finally:

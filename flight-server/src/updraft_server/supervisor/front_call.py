@@ -25,19 +25,19 @@ class News(enum.Enum):
 
 
 class FrontCall:
-    """Connection to the front that serves now. The supervisor checks it now and then, and on every SIGIO."""
+    """Connection to the current front. The supervisor checks the connection regularly, and on every SIGIO."""
 
     def __init__(self, path: Path) -> None:
         """Prepare to connect to the fronts that listen at `path`."""
         self.control: socket.socket | None = None
-        """Connection to the front; None until the front has taken it."""
+        """Connection to the front; None until the front has accepted it."""
         self._path = path
         self._secret = new_secret()
         self._calling: socket.socket | None = None
         self._next_complaint_seconds = 0.0
 
     def look(self) -> News:
-        """Check whether the front is still there; never waits."""
+        """Check whether the front has closed the connection; never waits."""
         if self.control is None or greeting(self.control) is not Greeting.GONE:
             return News.NONE
         self.control.close()
@@ -65,7 +65,7 @@ class FrontCall:
         if self._calling is None:
             return
         self._next_complaint_seconds = max(self._next_complaint_seconds, time.monotonic() + _MOMENT_SECONDS)
-        # SIGIO reports the events of this connection, including its end. The supervisor then ends user code at once,
-        # before that code can connect to the next front.
+        # The kernel sends SIGIO for events of this connection. If the front closes the connection, the supervisor kills
+        # user code at once, before that code can connect to the next front.
         fcntl.fcntl(self._calling, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(self._calling, fcntl.F_SETFL, fcntl.fcntl(self._calling, fcntl.F_GETFL) | os.O_ASYNC)

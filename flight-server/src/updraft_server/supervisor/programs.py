@@ -29,7 +29,7 @@ _START_UP_SECONDS = 10.0
 
 
 class FrontStarts:
-    """Starts of a front, and what the end of a front means for the program."""
+    """Starter of fronts. It also decides whether the program ends when a front ends."""
 
     def __init__(self, settings: FrontSettings, directory: Path, neighbours_token_file: Path | None) -> None:
         """Prepare to start fronts.
@@ -37,7 +37,8 @@ class FrontStarts:
         Args:
             settings: Settings of each front.
             directory: Directory for the artifacts.
-            neighbours_token_file: Token by which this machine's users read metrics and status; None if they need none.
+            neighbours_token_file: File with the token that this machine's users need for metrics and status; None if
+                they need no token.
         """
         self._settings = settings
         # Make the path absolute, because workers have other working directories.
@@ -46,7 +47,7 @@ class FrontStarts:
         self._started_seconds = 0.0
 
     def start(self, descriptors: dict[str, int]) -> Child:
-        """Start a front that inherits `descriptors`; each key names the environment variable with the number."""
+        """Start a front that inherits `descriptors`; each key is the environment variable for a descriptor's number."""
         environment = {
             **os.environ,
             settings_handover.FRONT_SETTINGS_VARIABLE: settings_handover.hand_down(self._settings),
@@ -59,7 +60,8 @@ class FrontStarts:
 
     def status_of_end(self, code: int, phase: Phase) -> int | None:
         """Return the program's exit status after its front has ended, or None if the front crashed."""
-        # -SIGTERM in a drain: the front had not installed its handler yet, so it had not served a client.
+        # If SIGTERM kills a front in a drain, the front had not installed its handler yet, so it had not served a
+        # client.
         if code == 0 or (phase is Phase.DRAINING and code == -signal.SIGTERM):
             return 0
         if phase is Phase.DRAINING:
@@ -69,12 +71,12 @@ class FrontStarts:
         return EXIT_REFUSED if code > 0 and is_young else None
 
     def starter_has_gone(self) -> bool:
-        """Return whether standard input has ended and the program is set to end with it."""
+        """Return whether the program is configured to end with standard input, and standard input has ended."""
         return self._settings.end_with_stdin and stdin_has_ended()
 
 
 class FrontSupervisor(Supervisor):
-    """Supervisor of a front whose workers run elsewhere: they connect to a socket that outlives each front."""
+    """Supervisor of a front whose workers run elsewhere. The workers' side connects to a socket that fronts inherit."""
 
     def __init__(self, settings: FrontSettings, directory: Path, neighbours_token_file: Path | None = None) -> None:
         super().__init__(settings.drain_timeout_seconds)
@@ -88,8 +90,8 @@ class FrontSupervisor(Supervisor):
         try:
             return super().run()
         finally:
-            # A remaining file would tell the next run of this program that the workers' side of this run may still be
-            # there. But that side has ended, or ends when it loses this socket.
+            # If the socket's file remained, the next run of this program would assume that the workers' side of this
+            # run may still exist. But that side has ended, or ends when it loses its connection to this program.
             self._socket_path.unlink(missing_ok=True)
 
     def _start(self) -> None:
@@ -136,7 +138,7 @@ class _WithWorkers(Supervisor):
 
     @abstractmethod
     def _connect_both(self) -> None:
-        """Connect the front and the zygote, once both are there."""
+        """Connect the front and the zygote if both are running."""
 
     @abstractmethod
     def _start_anew(self) -> None:
@@ -177,11 +179,11 @@ class _WithWorkers(Supervisor):
         if code in (EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING) and not self._zygotes.is_running_code:
             return EXIT_REFUSED
         if self._phase is Phase.DRAINING and FRONT not in self._children:
-            # The zygote was asked to end after its last front. -SIGTERM means that it had not installed its handler
-            # yet.
+            # The zygote was asked to end after its last front. If SIGTERM killed the zygote, it had not installed its
+            # handler yet.
             return 0 if code in (0, -signal.SIGTERM) else EXIT_FAILURE
         if fault := self._zygotes.ended(code):
-            # This does not count as a crash: the next zygote gets further.
+            # This is not counted as a crash, because the next zygote leaves this load out and gets further.
             say(f"{fault}: restarting the zygote without it")
         elif self._crashed(f"the zygote {describe_exit(code)}"):
             return EXIT_FAILURE
@@ -190,8 +192,8 @@ class _WithWorkers(Supervisor):
         return None
 
     def _adopt_workers(self) -> None:
-        # Read the records only now, when the workers have just become children of this process. A record that appears
-        # later must not save a process from being killed.
+        # Read the records only once, when the workers have just become children of this process. A process whose record
+        # appears later must still be killed.
         self._adopted_workers = WorkerRecords(Path(self._zygotes.settings.workers_directory)).living()
 
     def _abandon_workers(self) -> None:
@@ -200,17 +202,17 @@ class _WithWorkers(Supervisor):
         self._kill_leftovers()
 
     def _clear_workers(self) -> None:
-        """End everything but the front: processes that ran user code must not meet a second front."""
+        """Kill all processes but the front, because processes that ran user code must not connect to another front."""
         self._clearing_deadline_seconds = time.monotonic() + LAST_DEATHS_SECONDS
         self._zygotes.close_socket()
         self._zygotes.drop_successor()
-        # The zygotes did not crash, so reap them like any other leftover process.
+        # Do not count the ends of zygotes as crashes: kill and reap zygotes like leftover processes.
         for name in self._children.keys() - {FRONT}:
             self._children.pop(name).forget()
         self._kill_leftovers()
 
     def _advance(self) -> None:
-        """Start anew once the workers' processes have ended, or have had enough time to end after being killed."""
+        """Start anew if the workers' processes have ended after the kill, or if their deadline has passed."""
         if self._clearing_deadline_seconds is None:
             return
         left = set(children()) - {child.pid for child in self._children.values()}
@@ -223,7 +225,7 @@ class _WithWorkers(Supervisor):
 
 
 class WorkersSupervisor(_WithWorkers):
-    """Supervisor of workers whose front runs elsewhere: it connects to that front, and to each of its successors."""
+    """Supervisor of workers whose front runs elsewhere. It connects to the current front and to each later front."""
 
     def __init__(self, settings: WorkersSettings, directory: Path, front_directory: Path) -> None:
         """Look for fronts in `front_directory`, which has the same path on the front's side."""
@@ -247,7 +249,7 @@ class WorkersSupervisor(_WithWorkers):
             control.connect_both(self._zygotes.zygote_socket, self._front_call.control, 0)
 
     def _look_for_front(self) -> None:
-        """Connect to the front, or to the front that replaced it. A zygote starts only after that."""
+        """Check the connection to the front, or try to connect to a front. A zygote starts only when connected."""
         if self._clearing_deadline_seconds is not None:
             return
         if self._front_call.look() is News.LOST:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Supervisor of an `updraft-server` process: it starts children, replaces those that die, and ends them all.
+"""Supervisor in an `updraft-server` process: it starts children, replaces children that die, and finally ends them all.
 
-`programs` has the three supervisors: of a front, of workers, and of both. A supervisor imports neither gRPC nor pyarrow
-and does not use the network, so that only a signal can make it fail. When it ends, its children end too. If a zygote
-dies, its workers become children of the supervisor, which reaps them. Processes that functions of those workers leave
-behind also become children of the supervisor, which kills them.
+`programs` contains the three supervisors: of a front, of workers, and of both. A supervisor imports neither gRPC nor
+pyarrow and does not use the network, so that only a signal can make it fail. When a supervisor ends, its children end
+too. If a zygote dies, its workers become children of the supervisor, which reaps them. Processes that functions of
+those workers leave behind also become children of the supervisor, which kills them.
 """
 
 import contextlib
@@ -23,32 +23,33 @@ from updraft_server.supervisor.zygotes import FRONT, ZYGOTE
 
 EXIT_FAILURE = 1
 EXIT_REFUSED = 2
-"""Exit status of a program that cannot do what it was asked; the line that it printed says what to change."""
+"""Exit status of a program that cannot run as configured; the line that the program printed says what to change."""
 
 RELOAD = signal.SIGUSR2
 # SIGALRM comes from this process's own timer, every INTERVAL_SECONDS.
 _ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 SIGNALS = frozenset({*_ENDING, RELOAD, signal.SIGCHLD, signal.SIGALRM, signal.SIGIO})
 _DRAIN_MARGIN_SECONDS = 15.0
-# A killed process that waits for a disk or a network file system does not end, and must not hold up the pool's own end.
+# Maximum time to wait for killed processes to end. A process that waits for a disk or a network file system may never
+# end, and must not delay the end of the pool.
 LAST_DEATHS_SECONDS = 10.0
 
 
 class Phase(enum.Enum):
-    """RUNNING -> DRAINING, by a signal. The program ends with its front, or with its zygote if it has no front."""
+    """Phase of a program. A signal starts DRAINING. A draining program ends with its front, or else with its zygote."""
 
     RUNNING = "running"
     DRAINING = "draining"
 
 
 class Supervisor(ABC):
-    """Children of one program, and the signals that decide what happens to them."""
+    """Supervisor of the children of one program. Signals make the program drain, reload functions or reap children."""
 
     def __init__(self, drain_timeout_seconds: float) -> None:
         self._children: dict[str, Child] = {}
         """Children by name: FRONT, ZYGOTE, and the names of further zygotes (`Zygotes`)."""
         self._adopted_workers: set[int] = set()
-        """Workers whose zygote has died; the successor of that zygote reports their ends."""
+        """Workers whose zygote has died; the next zygote reports to the front when they end."""
         self._phase = Phase.RUNNING
         self._drain_timeout_seconds = drain_timeout_seconds
         self._drain_deadline_seconds = math.inf
@@ -60,7 +61,7 @@ class Supervisor(ABC):
 
     @abstractmethod
     def _ended(self, name: str, code: int) -> int | None:
-        """Handle the end of a child; returns the program's exit status if it ends too."""
+        """Handle the end of a child; returns the program's exit status, or None if the program continues."""
 
     @abstractmethod
     def _reload(self) -> None:
@@ -68,7 +69,7 @@ class Supervisor(ABC):
 
     @abstractmethod
     def _advance(self) -> None:
-        """Continue work that waited for a front to connect or for processes to end, if that has happened."""
+        """If a front has connected or processes have ended, continue the work that waited for this."""
 
     def run(self) -> int:
         """Supervise until the program has drained or has to give up; returns its exit status."""
@@ -83,8 +84,8 @@ class Supervisor(ABC):
             self._end_children()
 
     def _step(self) -> int | None:
-        # Not sigtimedwait: in Python it returns garbage if this process is stopped for longer than the wait (SIGSTOP,
-        # SIGCONT).
+        # Do not use sigtimedwait: Python's version returns garbage if this process is stopped (SIGSTOP, SIGCONT) for
+        # longer than the timeout.
         match signal.sigwait(SIGNALS):
             case signal.SIGALRM:
                 self._end_stuck_children()
@@ -107,11 +108,11 @@ class Supervisor(ABC):
         self._advance()
 
     def _starter_has_gone(self) -> bool:
-        """Return whether this process is set to end with the process that started it, and that process has ended."""
+        """Return whether this process is configured to end with its starter, and the starter has ended."""
         return False
 
     def _end_stuck_children(self) -> None:
-        """Kill each child that is stuck. The supervisor then handles its end like any other."""
+        """Kill each stuck child. The supervisor then handles the child's end like the end of any other child."""
         for name, child in self._children.items():
             if child.is_stuck():
                 self._kill_stuck(name, child)
@@ -122,7 +123,7 @@ class Supervisor(ABC):
         child.kill()
 
     def _stop(self) -> int | None:
-        """Ask the front to drain; a second request ends the program.
+        """Ask the front to drain; a second call ends the program.
 
         If the front runs elsewhere, ask the zygote to end after that front.
         """
@@ -187,7 +188,7 @@ class Supervisor(ABC):
         for child in self._children.values():
             child.end()
         give_up_seconds = time.monotonic() + LAST_DEATHS_SECONDS
-        # Repeat this, because whatever a killed process had started becomes a child of this process.
+        # Repeat this, because the children of a killed process become children of this process.
         while (left := children()) and time.monotonic() < give_up_seconds:
             kill(left)
             signal.sigwait(SIGNALS)

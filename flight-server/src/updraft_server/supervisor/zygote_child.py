@@ -32,31 +32,34 @@ _KEPT_VARIABLES = (
 _WORKER_VARIABLES = {
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
-    # Otherwise importing pyarrow starts a thread, which forks would lose.
+    # Otherwise importing pyarrow starts a thread, which would be missing in forked processes.
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-# One exchange is work for one core. A library that starts threads when it is imported would also break the zygote.
+# One thread by default, because one exchange is meant to use one core, and because a library that starts threads when
+# it is imported would break the zygote.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
-# Share of all memory that a zygote may take. If it took all memory, the kernel might end the whole container.
+# Share of all memory that a zygote may use while it loads. If a zygote used all memory, the kernel might kill the whole
+# container.
 _MOST_MEMORY = 0.9
-# Number of loads whose memory is remembered: those that took the most. The largest is left out if memory runs short.
+# Maximum number of loads whose memory is remembered. If a zygote exceeds its share of memory, the load that used the
+# most memory is left out.
 _MOST_LOADS = 100
 _FIRST_WORD_TURNS = 10
 _TURNS_BETWEEN_WORDS = 60
 
 
 class Excess(NamedTuple):
-    """Load that has to be left out."""
+    """Load that has to be left out because a limit was exceeded."""
 
     load: Load
     reason: str
 
 
 class LoadWatch:
-    """Watch over the time and memory of a zygote's load, which it checks every `heartbeat.INTERVAL_SECONDS`.
+    """Watch over the time and memory of a zygote's load, checked every `heartbeat.INTERVAL_SECONDS`.
 
-    The watch counts its checks and reads no clock. So time in which the supervisor itself stood still does not count.
+    The watch counts its checks and reads no clock. So time in which the supervisor was stopped is not counted.
     """
 
     def __init__(self, note: LoadingNote, memory_bytes: Callable[[], int], all_bytes: int) -> None:
@@ -64,7 +67,7 @@ class LoadWatch:
 
         Args:
             note: Note in which the zygote records its load.
-            memory_bytes: Returns the memory that the zygote and the processes that it has started use now.
+            memory_bytes: Returns the memory that the zygote and its descendants use now.
             all_bytes: Memory of the container or machine.
         """
         self._note = note
@@ -73,7 +76,7 @@ class LoadWatch:
         self.load: Load | None = None
         """Load at the last check; None if no author's code was running."""
         self.excess: Excess | None = None
-        """Why the zygote has to end, according to the last check; None if it may go on."""
+        """Why the zygote has to end, according to the last check; None if the zygote may continue."""
         self._turns = 0
         self._held_bytes = 0
         self._grown_bytes: dict[Load, int] = {}
@@ -87,7 +90,7 @@ class LoadWatch:
 
     @property
     def patience(self) -> str:
-        """Message of this check for a waiting operator; usually empty."""
+        """Message for an operator who waits for a slow load; empty after most checks."""
         if self.load is None or self._turns % _TURNS_BETWEEN_WORDS != _FIRST_WORD_TURNS:
             return ""
         limit = f"the limit is {self.load.limit_seconds:g}" if self.load.limit_seconds else "there is no limit"
@@ -115,7 +118,7 @@ class LoadWatch:
 
 
 class ZygoteChild(Child):
-    """Zygote process. Its heartbeat starts once it has loaded everything; until then it reports what it loads."""
+    """Zygote process. While it loads code, it names the current load in its note. Later it sends heartbeats."""
 
     def __init__(self, environment: Mapping[str, str], inherited_descriptors: Sequence[int]) -> None:
         self._note = LoadingNote.made()
@@ -134,7 +137,7 @@ class ZygoteChild(Child):
         return self._note.read_faults()
 
     def is_stuck(self) -> bool:
-        """Return whether the zygote is stuck; while it runs an author's code, only the limits of that load count."""
+        """Return whether the zygote is stuck; while it runs an author's code, only the limits of that load apply."""
         self.watch.look()
         return super().is_stuck() if self.watch.load is None else self.watch.excess is not None
 
@@ -146,7 +149,7 @@ class ZygoteChild(Child):
 
 
 def start_zygote(settings: packets.ZygoteSettings, zygote_socket: socket.socket) -> ZygoteChild:
-    """Start a zygote that serves the fronts that come over `zygote_socket`."""
+    """Start a zygote that serves the fronts whose connections it receives over `zygote_socket`."""
     allow_more_than(settings.worker.worker_descriptors)
     environment = zygote_environment(os.environ)
     environment[packets.ZYGOTE_SETTINGS_VARIABLE] = settings.encode()
@@ -158,12 +161,12 @@ def start_zygote(settings: packets.ZygoteSettings, zygote_socket: socket.socket)
 
 @functools.cache
 def _lifeline(directory: str) -> int:
-    """Return the read end of a pipe whose other end closes with this process. The workers end when it closes.
+    """Return the read end of a pipe whose write end closes when this process ends. All workers then end.
 
-    Workers watch this pipe instead of their parent, because they must outlive the zygote. Nothing is ever written to
-    the pipe: any byte would end all workers at once. So no worker may open it for writing. With an unnamed pipe, a
-    process that holds the read end could do that (/proc/self/fd), past Landlock. With a pipe made in a directory that
-    is hidden from workers, it cannot.
+    Workers watch this pipe instead of their parent, because they must outlive the zygote. Any byte in the pipe would
+    end all workers at once, so no worker may open the pipe for writing. An unnamed pipe could be opened for writing
+    through its read end in /proc/self/fd, despite Landlock. The pipe is therefore made in a directory that is hidden
+    from workers, and Landlock refuses to open it.
     """
     path = Path(directory, "lifeline")
     path.unlink(missing_ok=True)

@@ -19,13 +19,13 @@ def zygote_settings(settings: WorkersSettings, directory: Path, own_directories:
     Args:
         settings: Settings of the workers' side.
         directory: Directory in which the needed directories are made.
-        own_directories: The pool's directories; workers see only their own parts of these.
+        own_directories: The pool's directories; each worker can use only its own parts of these directories.
     """
     directory = directory.absolute()
     files = directory / "files"
     files.mkdir(mode=0o500, exist_ok=True)
     workers = directory / "workers"
-    # Records of a pool that ran here before are useless: its workers died with it.
+    # Records of a previous pool are useless, because its workers died with that pool.
     shutil.rmtree(workers, ignore_errors=True)
     workers.mkdir(mode=0o700)
     scratch = directory / SCRATCH
@@ -46,8 +46,8 @@ def zygote_settings(settings: WorkersSettings, directory: Path, own_directories:
             restricted_functions=settings.restricted_functions,
             load_timeout_seconds=settings.load_timeout_seconds,
             max_message_bytes=settings.max_message_bytes,
-            # The front admits a payload and a schema of up to max_message_bytes each. What the front adds is bounded
-            # too.
+            # The front admits a payload and a schema of up to max_message_bytes each, and what the front adds to a
+            # command is limited too.
             max_command_bytes=settings.max_message_bytes * 8,
             # The rest of a message is for the reply's metadata and Arrow's own header.
             max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zygotes of a supervisor: the serving zygote, a zygote that loads functions again, and retired zygotes.
 
-All of them are children of the supervisor, which watches and reaps them. If loading a module or function ends or hangs
-the zygote, the pool goes on without that module or function.
+All zygotes are children of the supervisor, which watches and reaps them. If loading a module or function crashes or
+hangs a zygote, the pool continues without that module or function.
 """
 
 import dataclasses
@@ -17,22 +17,23 @@ from updraft_server.ipc.zygote_packets import ZygoteSettings
 from updraft_server.supervisor.stderr import say
 from updraft_server.supervisor.zygote_child import ZygoteChild, start_zygote
 
-# One kill may come from outside, because memory ran out, although the zygote did nothing wrong. After a second kill
-# during the same load, that load counts as the cause.
+# A first SIGKILL may be no fault of the zygote: the kernel may have killed it because memory ran out. If a second
+# zygote is killed during the same load, the pool considers that load the cause.
 _OTHERS_KILL = -signal.SIGKILL
-# A zygote gets the faults in an environment variable, which holds at most 128 KiB. Beyond this size, a load that ends
-# the zygote is not left out, and the zygote's death counts like any other.
+# A zygote receives the faults in an environment variable, which holds at most 128 KiB. If the faults would exceed this
+# size, a load that crashes the zygote is not left out, and the zygote's death is counted as a crash.
 _MOST_BYTES = 64 * 1024
 
 
 class BrokenLoads:
-    """Broken loads of one pool, until its functions are loaded again."""
+    """Broken loads of one pool. Zygotes leave these loads out until the functions are reloaded."""
 
     def __init__(self) -> None:
         self.faults: dict[Load, str] = {}
         self._size_bytes = 0
         self._ended: set[Load] = set()
-        """Broken loads that have ended a zygote. Such a load can end another zygote only by falsifying its note."""
+        """Broken loads that have crashed a zygote. Later zygotes leave these loads out, so if the note of a later
+        zygote names such a load, the note is false."""
         self._suspect: Load | None = None
         """Load that ran when the last zygote was killed, perhaps from outside."""
 
@@ -41,7 +42,7 @@ class BrokenLoads:
         self._leave_out(load, reason)
 
     def ended(self, load: Load | None, code: int) -> str:
-        """Leave out the load that has ended its zygote; returns its fault.
+        """Leave out the load that has crashed its zygote from now on; returns the load's fault.
 
         The fault is empty if the load is not to blame, or if there are too many faults.
         """
@@ -98,8 +99,8 @@ class Zygotes:
         self._broken_loads = BrokenLoads()
 
     def start(self) -> None:
-        """Start a zygote that serves, in place of one that has ended."""
-        # The new zygote loads the current code itself.
+        """Start a serving zygote, perhaps in place of a zygote that has ended."""
+        # A successor is not needed any more, because the new zygote loads the current code.
         self.drop_successor()
         self.close_socket()
         # Retired zygotes still serve the models of their workers.
@@ -109,18 +110,18 @@ class Zygotes:
             self._children[ZYGOTE] = start_zygote(self._as_now(is_successor=has_retired), zygotes_end)
 
     def reload(self) -> None:
-        """Start a zygote that loads the functions as they are now; the current zygote serves until then."""
+        """Start a zygote that loads the current functions; the previous zygote serves until the new zygote is ready."""
         self.drop_successor()
         self._broken_loads.forget()
         self._generation += 1
         self._start_successor()
 
     def succeed(self) -> bool:
-        """Let a zygote that has reloaded the functions serve; returns True if the front must connect to it.
+        """Let the successor serve if it has reloaded the functions; returns True if the front must connect to it.
 
-        The previous zygote then retires: it forks nothing more, and ends with the last worker that it has forked. But
-        if the new code has a fault that the previous code lacks, the previous zygote goes on serving. So a typo takes
-        no function away.
+        The previous zygote then retires: it forks no more workers, and ends with the last worker that it has forked.
+        But if the new code has a fault that the previous code lacks, the previous zygote continues to serve. So a typo
+        makes no function unavailable.
         """
         successor = self._children.get(_SUCCESSOR)
         if successor is None or not successor.has_started:
@@ -139,7 +140,7 @@ class Zygotes:
         return True
 
     def kill_excessive(self, name: str, child: Child) -> bool:
-        """Kill a zygote whose load exceeds a limit, and leave that load out from now on; returns whether it did."""
+        """Kill a zygote whose load exceeds a limit, and leave that load out from now on; returns True if killed."""
         excess = child.watch.excess if isinstance(child, ZygoteChild) else None
         if excess is None:
             return False
@@ -189,7 +190,7 @@ class Zygotes:
             successor.forget()
 
     def close_socket(self) -> None:
-        """Close the socket of the serving zygote, so that no further front is connected to it."""
+        """Close the socket to the serving zygote, so that no further front is connected to that zygote."""
         if self.zygote_socket is not None:
             self.zygote_socket.close()
             self.zygote_socket = None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unpacking of one tar archive, within bounds that are checked before the library allocates what a header asks for.
 
-`tarfile` reads long names, pax headers and sparse maps into memory, in the sizes that their headers claim, before its
-caller sees a member. `_BoundedFile` stands between the archive and `tarfile`, and counts the bytes that are read for
-each member's headers.
+Before `tarfile` returns a member to its caller, it reads the member's long names, pax headers and sparse maps into
+memory, in the sizes that the headers claim. `tarfile` therefore reads the archive through `_BoundedFile`, which limits
+the bytes that are read for each member's headers.
 """
 
 import errno
@@ -17,21 +17,21 @@ from typing import IO, Any
 from updraft_server.ipc.unpacking import UnpackBounds
 
 _MAX_DATA_READ_BYTES = 1024 * 1024
-# Errors that an archive's own names cause on any disk. No other pool could unpack such an archive either.
+# Errors that the names in an archive cause on any disk. No other pool could unpack this archive either.
 _FAULTS_OF_NAMES = frozenset(
     {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENOENT, errno.EINVAL}
 )
-# Landlock's errors for a path that leads out, and the error of RLIMIT_FSIZE for a file that grows beyond the bound.
+# Landlock's errors for a path outside the directory, and the error of RLIMIT_FSIZE for a file that exceeds the bound.
 _FAULTS_OF_BOUNDS = frozenset({errno.EACCES, errno.EXDEV, errno.EFBIG})
 # The workers' side, which may run as another user, must be able to read the files too.
 _READABLE = 0o444
 _EXECUTABLE = 0o555
-# Extra room in each request, as a fraction of what is needed, so that an archive of any size asks only a few dozen
-# times.
+# Extra room in each request, as a fraction of the needed room, so that an archive of any size takes only a few dozen
+# requests.
 _MORE_ROOM = 1 / 16
 
 AskForRoom = Callable[[int], None]
-"""Function that asks for this many bytes of the disk in all, and returns once they are granted."""
+"""Function that requests a total of this many bytes of disk room, and returns when the front has granted them."""
 
 
 class RefusedArchiveError(Exception):
@@ -47,7 +47,7 @@ def unpack(file: IO[bytes], directory: str, bounds: UnpackBounds, ask: AskForRoo
     except RefusedArchiveError:
         raise
     except (tarfile.OutsideDestinationError, tarfile.LinkOutsideDestinationError) as error:
-        # The library's message says where the pool keeps artifacts.
+        # Do not use the library's message, which reveals the directory where the pool keeps artifacts.
         raise _no_archive(f"{error.tarinfo.name!r} leads outside of it") from None
     except OSError as error:
         if error.errno in _FAULTS_OF_NAMES or error.errno in _FAULTS_OF_BOUNDS:
@@ -80,14 +80,14 @@ def _unpack(file: IO[bytes], directory: str, bounds: UnpackBounds, ask: AskForRo
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: str) -> None:
-    # If the target were missing, the library would search all headers that follow, in one go.
+    # If the link's target were missing, the library would search all headers that follow, in one go.
     if member.islnk() and not os.path.exists(os.path.join(directory, member.linkname)):
         raise _no_archive(f"linkname {member.linkname!r} not found")
     archive.extract(member, directory, filter="data")
 
 
 def _make_read_only(directory: str) -> None:
-    """Make the files read-only, but not the directories: the store has to be able to delete what they contain."""
+    """Make the files read-only. Directories stay writable, because the store has to be able to delete their entries."""
     for parent, _, names in os.walk(directory):
         for name in names:
             path = os.path.join(parent, name)
@@ -96,7 +96,7 @@ def _make_read_only(directory: str) -> None:
 
 
 class _Archive(tarfile.TarFile):
-    """The class of `tarfile`. It keeps every member until the end of the archive, unless `members` is cleared."""
+    """Class TarFile with `members` declared. A TarFile keeps every member in this list until the list is cleared."""
 
     members: list[tarfile.TarInfo]
 
@@ -139,10 +139,10 @@ class _Counts:
 
 
 class _Room:
-    """Disk room of the entries, requested before they are made.
+    """Disk room for the unpacked entries, requested before the entries are made.
 
-    The count is the most that the entries can take: a hole counts as if it were data, and a repeated name counts as
-    another entry. The front measures the tree afterwards.
+    The requested room is the most that the entries can use: a hole in a file is counted as data, and a repeated name
+    is counted as another entry. The front measures the unpacked tree afterwards.
     """
 
     def __init__(self, directory: str, bounds: UnpackBounds, ask: AskForRoom) -> None:
@@ -154,7 +154,7 @@ class _Room:
         self._entries = 0
 
     def grow(self, member: tarfile.TarInfo) -> None:
-        """Get room for a member, and for the missing directories above it."""
+        """Request room for a member and for the missing directories above it, unless enough room is granted already."""
         block_bytes, entry_bytes = self._bounds.block_bytes, self._bounds.entry_bytes
         directories = self._missing_directories(member.name) + member.isdir()
         self._blocks += directories + -(-member.size // block_bytes)
@@ -186,7 +186,7 @@ class _BoundedFile:
         self._left_bytes = self._header_bytes
 
     def expect_data(self) -> None:
-        """Expect the data of a member, in small reads."""
+        """Expect the data of a member, which `tarfile` reads in small parts."""
         self._left_bytes = None
 
     def read(self, size: int) -> bytes:

@@ -4,10 +4,10 @@
 It starts with an empty environment and two descriptors: standard input is the archive, and standard output is the
 socket to the front.
 
-The kernel refuses all system calls that reach beyond the archive and the directory. Landlock, if the kernel has it,
-decides which files the unpacker can open. But Landlock does not cover signals (before version 6), sockets other than
-TCP, and owners of files. Without these rules, an archive that took over an unpacker could kill the front by its process
-id. Opening archives needs none of these calls, so hardly any rule looks at an argument.
+A filter refuses all system calls that reach beyond the archive and the directory. Landlock, if the kernel supports it,
+limits the files that the unpacker can open, but does not cover signals (before version 6), sockets other than TCP, and
+owners of files. Without the filter, an archive that took over an unpacker could, for example, kill the front.
+Unpacking needs none of the refused calls, so hardly any rule examines an argument.
 """
 
 import contextlib
@@ -51,23 +51,23 @@ _ALWAYS = {
     "io_uring_setup io_uring_enter io_uring_register memfd_create memfd_secret": errno.ENOSYS,
     "init_module finit_module delete_module kexec_load kexec_file_load reboot": errno.EPERM,
     "settimeofday clock_settime sethostname setdomainname iopl ioperm vhangup syslog": errno.EPERM,
-    # These calls change owners and extended attributes of files, and watch files. The library sets each owner to the
-    # user who owns the file already, so changing an owner does nothing and reports success.
+    # These calls change owners and extended attributes of files, and watch files. The library sets each file's owner to
+    # the user who owns the file already, so a call that changes an owner does nothing and reports success.
     "chown lchown fchown fchownat": _IGNORED,
     "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat": errno.EPERM,
     "inotify_init inotify_init1 fanotify_init": errno.ENOSYS,
 }
 
-# A descriptor can report readiness by a signal, to a process that its owner chooses.
+# Calls that choose a process, which the kernel then signals when a descriptor becomes ready.
 _F_SETOWN_EX = 15
 _OWNING_IOCTLS = (0x8901, 0x8902)
 
 
 def refuse_calls() -> bool:
-    """Refuse these calls to this process for good; returns False if this machine's call numbers are unknown.
+    """Refuse the calls to this process for good; returns False if this machine's call numbers are unknown.
 
-    Raises OSError. The process must have given up new privileges, and must have set its own limits, because it cannot
-    set limits afterwards.
+    Raises OSError. The process must have called `forbid_new_privileges` before. It must also have set its own limits,
+    because it cannot set limits afterwards.
     """
     if os.uname().machine not in ARCHITECTURES:
         return False
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def _give_up(bounds: UnpackBounds) -> None:
-    """Give up rights for good: the limits are hard, and hold before the first byte of the archive is read."""
+    """Give up rights for good, before the first byte of the archive is read."""
     die_first()
     hide_memory()
     forbid_new_privileges()
@@ -119,12 +119,12 @@ def _give_up(bounds: UnpackBounds) -> None:
         hard = resource.getrlimit(kind)[1]
         allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(kind, (allowed, allowed))
-    # SIGXCPU comes at the lower of the two limits. It shows that this limit ended the process.
+    # The kernel sends SIGXCPU at the lower of these two limits. The signal shows that the CPU limit ended the process.
     resource.setrlimit(resource.RLIMIT_CPU, (bounds.cpu_seconds, bounds.cpu_seconds + 1))
-    # Python's library imports a codec now and then.
+    # The directory of Python's standard library must stay readable, because the library sometimes imports a codec.
     confine_files(readable=(os.path.dirname(os.__file__),), writable=(".",))
     with contextlib.suppress(OSError):
-        # Some kernels, and the sandboxes of some containers, have no filters.
+        # Some kernels and some container sandboxes do not support filters.
         refuse_calls()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forks of a zygote, and the first steps of the child. The child keeps the zygote's memory, but not its descriptors."""
+"""Forks of a zygote, and the first steps of the child, which keeps the zygote's memory but closes its descriptors."""
 
 import contextlib
 import faulthandler
@@ -114,7 +114,7 @@ class Forks:
                     title,
                     model_channel,
                 )
-            # If this fails, the zygote ends the child as an orphan.
+            # If this fails, the zygote later kills the child as an orphan.
             pidfd = os.pidfd_open(pid)
             undo.pop_all()
         return ForkedProcess(pid, pidfd, shared_memory, output, stack)
@@ -140,7 +140,7 @@ class Forks:
                 signal.signal(number, signal.SIG_DFL)
             os.dup2(output, 1)
             os.dup2(output, 2)
-            # The front reads this pipe, so printing may wait for it instead of losing output.
+            # The front reads this pipe, so a print may wait until the pipe has room instead of losing output.
             LossyFile.waits = True
             self._close_others()
             kept = fcntl.fcntl(end_group_with(self._lifeline), fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
@@ -160,8 +160,8 @@ class Forks:
             # Register before session code runs. faulthandler writes stacks even while C code is stuck. A signal handler
             # in Python would wait for that code.
             faulthandler.register(STACK_SIGNAL, _WORKER_STACK)
-            # Enter the sandbox only now, because it refuses some of the calls above. A worker that cannot enter it runs
-            # no function.
+            # Enter the sandbox only now, because it refuses some of the calls above. If the worker cannot enter the
+            # sandbox, it exits without running a function.
             enter_sandbox()
             os.closerange(
                 _WORKER_STACK + 1 if model_channel_kept is None else MODEL_CHANNEL + 1, os.sysconf("SC_OPEN_MAX")
@@ -183,7 +183,7 @@ def socketpair() -> tuple[socket.socket, socket.socket]:
 
 
 def enlarge_buffer(end: socket.socket, size_bytes: int) -> None:
-    """Let the socket buffer `size_bytes`, so that neither side waits for the other side in the middle of a batch."""
+    """Enlarge the send buffer to `size_bytes`, so that neither side waits for the other in the middle of a batch."""
     try:
         end.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, size_bytes)
     except PermissionError:
@@ -193,8 +193,8 @@ def enlarge_buffer(end: socket.socket, size_bytes: int) -> None:
 def refuse_descriptors(end: socket.socket) -> None:
     """Keep the other side from passing descriptors to this end.
 
-    This process might block when it closes the last copy of a socket that lingers (SO_LINGER). Refusing descriptors
-    needs Linux 6.16.
+    Otherwise the other side could pass a socket that lingers (SO_LINGER), and this process might block when it closes
+    the last copy of that socket. Refusing descriptors needs Linux 6.16.
     """
     with contextlib.suppress(OSError):
         end.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)

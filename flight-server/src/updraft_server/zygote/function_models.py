@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model processes of one batched function, and the workers that wait for a connection to one.
+"""Model processes of one batched function, and the workers that wait for a connection to one of the processes.
 
-This module also has the policy that `models` carries out: which processes end to make room for another process, and
-when a dead process is replaced.
+This module also contains the policy that `models` carries out: which processes end to make room for another process,
+and when a dead process is replaced.
 """
 
 import math
@@ -15,12 +15,12 @@ from updraft_server.ipc.model_packets import ModelReplica, ModelUsage
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.zygote.model_replica import Replica, ReplicaState
 
-# A process with exchanges may keep its memory for this time after it has loaded, so that two functions that compete for
-# memory take turns.
+# A process that serves exchanges may keep its memory for at least this time after loading, so that two functions that
+# compete for memory take turns.
 RESIDENT_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
-# If a process has served for this long, its death counts as the first one.
+# If a process dies after it has served for this long, its death is counted as a first death.
 _FORGIVEN_SECONDS = 60.0
 
 
@@ -70,18 +70,19 @@ class Backoff:
         return max(0.0, self._next_start_seconds - self._clock())
 
     def died(self, ready_seconds: float | None) -> None:
-        """Record the unexpected end of a process. It loaded its function at `ready_seconds`; None means never."""
+        """Record the unexpected end of a process. `ready_seconds` is the time when it had loaded, or None."""
         now = self._clock()
         if ready_seconds is not None and now - ready_seconds >= _FORGIVEN_SECONDS:
             self._deaths = 0
-        # A retry right after a failed load would probably fail too, so a first death without a load counts twice.
+        # A retry right after a failed load would probably fail too, so if a first death is a failed load, count it
+        # twice.
         self._deaths += 1 if ready_seconds is not None or self._deaths else 2
         pause_seconds = _FIRST_PAUSE_SECONDS * 2 ** (self._deaths - 2) if self._deaths > 1 else 0.0
         self._next_start_seconds = now + min(pause_seconds, _LONGEST_PAUSE_SECONDS)
 
 
 class FunctionModels:
-    """State of one batched function; the module `models` acts on it."""
+    """Model processes, waiting workers and faults of one batched function; the module `models` changes this state."""
 
     def __init__(self, function: BatchedFunction, clock: Callable[[], float] = time.monotonic) -> None:
         self.function = function
@@ -96,11 +97,11 @@ class FunctionModels:
         self.fault = ""
         """Why the function cannot be called; empty if it can."""
         self.cannot_load = False
-        """Whether the function does not load. A retry is then unlikely to succeed soon."""
+        """Whether the last process failed to load the function. A retry is then unlikely to succeed soon."""
         self.deaths_in_a_row = 0
         """Deaths of processes that had loaded the function, since a process last finished a batch."""
         self.alone_until_seconds = -math.inf
-        """Time until which rows that must not be repeated are not joined."""
+        """Until this time, rows that must not be repeated run alone instead of being joined with other rows."""
         self.loads = self.evictions = self.deaths = 0
         self.last_memory_bytes = 0
         """Last measured memory of a process that has loaded the function; 0 before the first measurement."""
@@ -112,7 +113,7 @@ class FunctionModels:
         self.waiting.setdefault(worker, self._clock())
 
     def serve(self, serve: Callable[[str], bool]) -> None:
-        """Call `serve` for each waiting worker until it returns False. That worker and all later ones keep waiting."""
+        """Call `serve` for waiting workers until `serve` returns False. That worker and all later ones keep waiting."""
         for worker in list(self.waiting):
             if not serve(worker):
                 return

@@ -51,11 +51,11 @@ class Helper:
 
     @property
     def processes(self) -> frozenset[int]:
-        """Process id of the helper, if it runs. This process is not an orphan."""
+        """Process id of the helper, if it runs. The zygote must not kill this process as an orphan."""
         return frozenset() if self._process is None else frozenset(self._process[:1])
 
     def run(self) -> None:
-        """Fork a process that does the work. If one is running, fork another when it ends."""
+        """Fork a process that does the work. If a process is already running, fork the next process when it ends."""
         if self._process is not None or self._is_stopped:
             self._is_more = True
             return
@@ -73,7 +73,7 @@ class Helper:
         self._watch(pidfd, self._ended)
 
     def stop(self) -> None:
-        """End the process for good. The zygote reaps it as an orphan."""
+        """Kill the process, and start no other process. The zygote reaps the killed process as an orphan."""
         self._is_stopped = True
         if self._process is not None:
             pid, pidfd = self._process

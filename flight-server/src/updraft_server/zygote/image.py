@@ -79,7 +79,7 @@ class Image:
         self.batched_functions: Sequence[BatchedFunction] = [
             batched for function in self._functions if (batched := function.batched) is not None
         ]
-        """Functions that run in processes of their own."""
+        """Functions that run in model processes."""
 
     @property
     def faults(self) -> Mapping[str, str]:
@@ -88,7 +88,7 @@ class Image:
         return modules | {f"{each.name}@{each.version}": each.fault for each in self._functions if each.fault}
 
     def hello(self, sandbox: Sequence[SandboxLayer] = ()) -> Hello:
-        """Return the packet that tells a front about this process and its workers."""
+        """Return the packet that describes this process and its workers to a front."""
         try:
             pyspark_version = metadata.version("pyspark")
         except metadata.PackageNotFoundError:
@@ -123,17 +123,17 @@ class Image:
         reseed()
         use_scratch(scratch)
         limit_resources(file_bytes=self._settings.worker_file_bytes, descriptors=self._settings.worker_descriptors)
-        # If C code crashes, faulthandler logs where. The pool reports the death itself.
+        # If C code crashes, faulthandler prints the stack, and the pool reports that the process has died.
         faulthandler.enable()
 
 
 def _session_runner(settings: WorkerSettings, files_directory: str) -> "SessionRunner":
-    # A pool that runs only registered functions may lack PySpark.
+    # Import this only here, because a pool that runs only registered functions may lack PySpark.
     from updraft_server.worker.pyspark.runner import SessionRunner
 
     sessions = SessionRunner(files_directory, signed_functions_alone=settings.signed_functions_alone)
     for module in _PRELOADED:
-        # pandas is optional. A function that needs it reports that itself.
+        # pandas is optional. If a function needs pandas and it is missing, the function raises the import error.
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     return sessions

@@ -45,16 +45,17 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
         records.go_on()
     # Ctrl-C in a terminal signals the whole process group. The supervisor decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # New workers inherit this, so they ignore the signal until they can write their stacks.
+    # New workers inherit this setting, so they ignore the signal until they can write their stacks.
     signal.signal(packets.STACK_SIGNAL, signal.SIG_IGN)
     retain_freed_batches()
     # Workers inherit the bounding set. Closing it once here is cheaper than in each worker.
     close_bounding_set()
-    # Make the sandbox before loading the image, because function modules may change how forked processes behave.
+    # Make the sandbox before loading the image: making it forks a child, and function modules may change how forked
+    # processes behave.
     sandbox = WorkerSandbox(
         restricted=settings.restricted,
         shared_memory=settings.shared_memory,
-        # Deployed functions may write wherever the pool's user may. If the pool also runs session functions, all
+        # Registered functions may write wherever the pool's user may. If the pool also runs session functions, all
         # workers are confined, because the zygote cannot tell which kind of function a worker will run.
         writable_paths=settings.worker.writable_paths if settings.worker.allow_session_functions else None,
     )
@@ -78,12 +79,12 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     note.close()
     _check_threads()
     gc.collect()
-    # Keep garbage collectors from writing to these objects: workers share the objects' pages only until one of them
-    # writes to a page.
+    # Keep the workers' garbage collectors from writing to these objects, because a worker shares a page with the zygote
+    # only until the worker writes to the page.
     gc.freeze()
     zygote = Zygote(settings, image, supervisor, lifeline, heartbeat, records, score, sandbox)
-    # On SIGTERM, go on until the fronts are gone: a front finishes the running exchanges of its workers. The supervisor
-    # limits the time for that.
+    # On SIGTERM, continue until the fronts are gone, because a front first finishes the running exchanges of its
+    # workers. The supervisor limits the time that this may take.
     signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())
     zygote.run()
 

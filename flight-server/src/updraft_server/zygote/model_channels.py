@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zygote's ends of the model channels. Each worker has a channel, to ask for connections to model processes.
+"""Zygote's ends of the model channels. Over its model channel, a worker asks for connections to model processes.
 
-Workers are not trusted. The zygote takes no descriptors from them, and never waits for them. If a worker asks again
-before it has its answer, the zygote closes its model channel.
+Workers are not trusted. The zygote accepts no descriptors from a worker, and never waits for a worker. If a worker asks
+again before the zygote has answered, the zygote closes the worker's model channel.
 """
 
 import contextlib
@@ -19,7 +19,8 @@ from updraft_server.zygote.model_replica import Replica
 Watch = Callable[[socket.socket | int, Callable[[], None]], None]
 Unwatch = Callable[[socket.socket | int], None]
 
-# Time for which a worker waits to learn how a process ended. Its connection may end a moment before the process does.
+# Longest time that a worker waits to learn how a model process ended. The worker's connection may close a moment before
+# the process ends.
 _FATE_SECONDS = 2.0
 _KNOWN_FATES = 256
 _SOCKET_BUFFER_BYTES = 1024 * 1024
@@ -38,8 +39,8 @@ class ModelChannels:
         """Prepare to open model channels.
 
         Args:
-            on_connect: Called with the id of a worker, and the name and version of the function that it wants to call.
-                Answer with `connect` or `refuse`.
+            on_connect: Called with the id of a worker, and the name and version of the function that the worker wants
+                to call. The callee answers with `connect` or `refuse`.
             on_close: Called with the id of a worker whose channel was closed.
             watch: Makes the zygote's loop call a function whenever a socket or descriptor can be read.
             unwatch: Undoes `watch`; idempotent.
@@ -52,7 +53,7 @@ class ModelChannels:
         self._asking: set[str] = set()
         """Workers whose question has no answer yet."""
         self._fates: OrderedDict[str, str] = OrderedDict()
-        """Verb phrases that say how processes have ended, by id, for the processes that ended last."""
+        """Verb phrases that describe how processes ended, by the processes' ids. Only the latest ends are kept."""
         self._curious: dict[str, tuple[str, float]] = {}
         """Workers that have asked how a process ended, each with the id of that process and the deadline for the
         answer."""
@@ -84,12 +85,12 @@ class ModelChannels:
         self._on_close(worker)
 
     def close(self) -> None:
-        """Close the model channels in a forked process. Those of the zygote stay open."""
+        """Close the model channels in a forked process. The zygote's own copies stay open."""
         for ours in self._channels.values():
             ours.close()
 
     def connect(self, worker: str, replica: Replica) -> bool:
-        """Connect a worker to a process. If the process accepts no connection now, return False and do not answer."""
+        """Connect a worker to a process. If the process accepts no connection now, return False and send no answer."""
         with contextlib.ExitStack() as ends:
             try:
                 workers_end, models_end = map(ends.enter_context, socket.socketpair())
@@ -104,11 +105,11 @@ class ModelChannels:
             return True
 
     def refuse(self, worker: str, reason: str, *, may_retry: bool) -> None:
-        """Tell a worker why it gets no connection. `reason` follows the function's name in a sentence."""
+        """Tell a worker why it receives no connection. `reason` follows the function's name in a sentence."""
         self._say(worker, packets.Refused(reason, may_retry))
 
     def tell_fate(self, model: str, how: str) -> None:
-        """Record how a process ended, and tell the workers that have asked for it."""
+        """Record how a process ended, and tell the workers that have asked how it ended."""
         self._fates[model] = how
         while len(self._fates) > _KNOWN_FATES:
             self._fates.popitem(last=False)

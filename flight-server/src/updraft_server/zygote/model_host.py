@@ -32,9 +32,9 @@ class ZygoteModelHost:
         Args:
             image: Image that the zygote has loaded.
             forks: Forks the processes.
-            scratch: Has the scratch directories of the processes.
+            scratch: Manages the scratch directories of the processes.
             front_pid: Returns the front's process id; 0 if the front is in another PID namespace.
-            tell: Sends a packet to the fronts, with descriptors for the front that reads the processes' output.
+            tell: Sends a packet to the fronts. Any descriptors are for the front that reads the processes' output.
         """
         self._image = image
         self._forks = forks
@@ -66,7 +66,7 @@ class ZygoteModelHost:
         return status
 
     def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, WorkerUsage]:
-        """Return the usage of each of these processes, including everything that it has started."""
+        """Return the usage of each of these processes, including all processes that it has started."""
         trees = process_trees(process.pid for process in models.values())
         return {
             model: usage(trees[process.pid], process.shared_memory, self._image_bytes, self._scratch.size(model))

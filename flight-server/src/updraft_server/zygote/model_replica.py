@@ -52,13 +52,14 @@ class Replica:
     told: State = State(0, 0, 0.0, BatchRecord().to_plain())  # noqa: RUF009 - a frozen value
     """Last report of the process."""
     has_suspect: bool = False
-    """Whether the function is working on suspect rows. These may have killed another process, and so run alone."""
+    """Whether the function is processing suspect rows. Such rows may have killed another process, so they are not
+    joined with other rows."""
     memory_bytes: int = 0
     """Memory at the last measurement."""
     processor: ProcessorTime = dataclasses.field(default_factory=ProcessorTime)
     """CPU time since the last batch."""
     reason: str = ""
-    """Why the process ends, worded like `ModelEnded.how`; empty if that is unknown before it is reaped."""
+    """Why the process ends, worded like `ModelEnded.how`; empty if unknown until the process is reaped."""
 
     def __post_init__(self) -> None:
         """Make the control socket non-blocking: the zygote must not wait for a process that works on a batch."""
@@ -77,7 +78,7 @@ class Replica:
     def batch_processor_seconds(self, processor_seconds: float) -> float:
         """Return the CPU time used for the current batch, given the CPU time used since the process was forked.
 
-        While the process loads the function or has no connection, it has no batch, and its CPU time does not count.
+        While the process loads the function or has no connection, it has no batch, so the result is 0.
         """
         if self.state is ReplicaState.LOADING or not self.connections:
             self.processor = ProcessorTime()
@@ -85,7 +86,7 @@ class Replica:
         return self.processor.measured(self.batches, processor_seconds)
 
     def attach(self, connection: socket.socket) -> bool:
-        """Send a connection to the process. Return False if it has too much unread to take one now."""
+        """Send a connection to the process. Return False if too many packets are unread."""
         try:
             socket.send_fds(self.process.control, [encode(Attach())], [connection.fileno()])
         except OSError:
@@ -94,12 +95,12 @@ class Replica:
         return True
 
     def run_alone(self, until_seconds: float) -> None:
-        """Tell the process to join no rows until then, unless it has too much unread."""
+        """Tell the process to join no rows until `until_seconds`. Do nothing if too many packets are unread."""
         with suppress(OSError):
             self.process.control.send(encode(RunAlone(until_seconds)))
 
     def retire(self) -> bool:
-        """Tell the process to answer the requests that it has read, and then end. Return False if that fails now."""
+        """Tell the process to answer the requests it has read, then end. Return False if the packet cannot be sent."""
         try:
             self.process.control.send(encode(Retire()))
         except OSError:
@@ -108,7 +109,7 @@ class Replica:
         return True
 
     def kill(self, reason: str) -> None:
-        """Kill the process, and record the reason unless it has one already."""
+        """Kill the process. Record the reason, unless one is already recorded."""
         self.reason = self.reason or reason
         self.signal(signal.SIGKILL)
 

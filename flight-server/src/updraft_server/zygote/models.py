@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model processes of a pool, which its zygote starts, limits and replaces.
 
-A function's processes run as long as there is a front. If all functions share a memory budget, a function's processes
-start at its first call, and end when other functions need the memory. The zygote replaces a process that dies. If a
-function's processes die again and again, or cannot load the function, the zygote pauses before it starts the next
-process. During such a pause, only this function cannot be called.
+A function's processes normally run as long as a front is connected. But if all functions share a memory budget, a
+function's processes start at the function's first call, and end if other functions need the memory. The zygote replaces
+a process that dies. If a function's processes die again and again, or cannot load the function, the zygote pauses
+before it starts the next process. During this pause, only this function cannot be called.
 """
 
 import secrets
@@ -29,10 +29,10 @@ from updraft_server.zygote.model_replica import ForkedModel, Replica, ReplicaSta
 
 _BUSY_LOOKS_SECONDS = 0.25
 _IDLE_LOOKS_SECONDS = 1.0
-# If a pause is at most this long, workers wait for it to end.
+# If a pause ends within this time, workers wait for its end. Otherwise the zygote refuses them.
 _SHORT_PAUSE_SECONDS = 4.0
-# If a process has died, rows that must not be repeated are not joined for this time. So if they kill another process,
-# the pool knows whose rows they were.
+# For this time after a process has died, rows that must not be repeated are not joined with other rows. If these rows
+# then kill another process, the pool knows whose rows they were.
 _ALONE_SECONDS = 60.0
 
 
@@ -46,7 +46,7 @@ class ModelHost(Protocol):
         """Reap a process that has ended. Return its exit code, or the negative number of the signal that ended it."""
 
     def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, WorkerUsage]:
-        """Return the usage of each of these processes, including everything that it has started."""
+        """Return the usage of each of these processes, including all processes that it has started."""
 
     def tell_of_models(self, packet: model_packets.ModelEnded | model_packets.ModelFault) -> None:
         """Send the packet to every front."""
@@ -111,7 +111,7 @@ class Models:
         """Load functions for a new front. With a shared memory budget, load each function at its first call instead."""
         self._is_running = True
         for each in self._functions.values():
-            # With a shared budget, load a function only once it is called: others might have to make room for it.
+            # With a shared budget, load a function only when it is called: other functions may have to make room.
             each.is_wanted = not self._budget_bytes
             # A process of an earlier front may have finished a batch without reporting it.
             each.deaths_in_a_row = 0
@@ -135,13 +135,13 @@ class Models:
             self._serve_waiting(each)
 
     def close(self) -> None:
-        """Close the sockets in a forked process. Those of the zygote stay open."""
+        """Close the sockets in a forked process. The zygote's own copies stay open."""
         self.model_channels.close()
         for _, replica in self._living():
             replica.process.control.close()
 
     def measured(self, packet: model_packets.MeasureModels) -> model_packets.MeasuredModels:
-        """Return what the model processes use and have done."""
+        """Return the usage and batches of the model processes of one packet's functions, from `packet.first` on."""
         end = packet.first + model_packets.FUNCTIONS_PER_PACKET
         usage = [each.usage() for each in list(self._functions.values())[packet.first : end]]
         return model_packets.MeasuredModels(packet.request, usage, are_last=end >= len(self._functions))
@@ -179,7 +179,7 @@ class Models:
                 yield each, replica
 
     def _serve_waiting(self, each: FunctionModels) -> None:
-        # A process reads nothing while it works on a batch, so each turn tries again.
+        # A process reads no packets while it works on a batch, so its socket may be full. Each turn tries again.
         each.serve(lambda worker: any(self.model_channels.connect(worker, replica) for replica in each.ready))
         if (
             each.ready
@@ -195,7 +195,7 @@ class Models:
         return True
 
     def _start_missing(self) -> None:
-        """Start missing processes. If memory is short, reserve it for the function with the longest-waiting worker."""
+        """Start missing processes. Short memory is reserved for the function whose worker has waited longest."""
         if not self._is_running:
             return
         promised_bytes: int | None = None
@@ -230,18 +230,19 @@ class Models:
             pass
 
     def _hear(self, each: FunctionModels, replica: Replica) -> bool:
-        """Read one packet of a process. Return False if none has arrived."""
+        """Read one packet of a process. Return False if no further packet can be read now."""
         try:
             data = replica.process.control.recv(control.MAX_PACKET_BYTES)
         except BlockingIOError:
             return False
         except ConnectionResetError:
-            # The process ended before it read all packets. The kernel reports that once, before the last packets.
+            # The process ended before it read all packets. The kernel reports this error once, and then delivers the
+            # process's last packets.
             return True
         except OSError:
             data = b""
         if not data:
-            # The process ends next, unless it has closed only this socket.
+            # The process is ending, unless it has closed only this socket.
             self._unwatch(replica.process.control)
             replica.process.watchdog.hung_up()
             return False
@@ -255,7 +256,7 @@ class Models:
                 replica.state = ReplicaState.READY
                 replica.ready_seconds = time.monotonic()
                 each.loads += 1
-                # Measure at once: the memory of this process decides how much is left for other functions.
+                # Measure at once, because the memory of this process decides how much is left for other functions.
                 self._next_look_seconds = 0.0
                 each.cannot_load = False
                 if each.deaths_in_a_row < DEATHS_IN_A_ROW:
@@ -343,8 +344,8 @@ class Models:
     def _has_room_for(self, each: FunctionModels, promised_bytes: int | None) -> bool:
         """Return whether another process of this function fits into the budget now. If not, retire other processes.
 
-        If memory is promised to functions that come first, the promised memory counts as used, and this call retires no
-        process.
+        If memory is promised to functions whose workers have waited longer, this call counts the promised memory as
+        used, and retires no process.
         """
         if not self._budget_bytes or not any(self._living()):
             return True
@@ -356,18 +357,18 @@ class Models:
         return excess_bytes <= 0 or not any(self._living())
 
     def _held_bytes(self) -> int:
-        """Return the memory of all processes. A loading process counts at least as much as its function used before."""
+        """Return the memory of all processes. For a loading process, count at least what its function used before."""
         return sum(
             max(replica.memory_bytes, each.last_memory_bytes if replica.state is ReplicaState.LOADING else 0)
             for each, replica in self._living()
         )
 
     def _leaving_bytes(self) -> int:
-        """Return the memory of processes that were told to end."""
+        """Return the memory of processes that are retiring."""
         return sum(replica.memory_bytes for _, replica in self._living() if replica.state is ReplicaState.RETIRING)
 
     def _evict(self, excess_bytes: int, now_seconds: float) -> None:
-        """Retire processes until `excess_bytes` are being freed, by these and by processes that retire already."""
+        """Retire as many processes as needed, besides processes that are already retiring, to free `excess_bytes`."""
         ready = {r.id: (each, r) for each, r in self._living() if r.state is ReplicaState.READY}
         residents = [
             Resident(r.id, r.memory_bytes, r.connections, r.ready_seconds or 0.0, r.told.last_used_seconds)
@@ -379,7 +380,7 @@ class Models:
 
 
 def _how(replica: Replica, status: int) -> str:
-    # A process may have ended by itself before it was killed.
+    # The recorded reason does not apply if the process ended in another way before it was killed.
     if replica.reason and status in (-signal.SIGKILL, EXIT_NOT_LOADED):
         return replica.reason
     if replica.state is ReplicaState.RETIRING and status == 0:

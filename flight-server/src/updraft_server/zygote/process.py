@@ -3,7 +3,7 @@
 
 `updraft_server.supervisor.supervisor` starts it as `python -m updraft_server.zygote.process`. It serves any number of
 fronts, in practice one after the other. When a front goes away, the zygote ends that front's workers. If an earlier
-zygote has died, the new one takes over its workers, and keeps them for the front that claims them.
+zygote has died, this zygote takes over the workers of the dead zygote, and keeps them for the front that claims them.
 """
 
 from updraft.service.parent import follow_parent
@@ -16,7 +16,7 @@ def main() -> None:
     """Isolate this process from its neighbours, then load the image and serve."""
     follow_parent()
     score = OutOfMemoryScore()
-    # Enter the namespace before hiding the memory, because this opens files in /proc/self.
+    # Enter the namespace before hiding the memory, because entering opens files in /proc/self.
     enter_user_namespace_to_mount()
     # Hide the memory from workers of an earlier zygote, which run user code at the same time. The memory of processes
     # that are forked later is hidden from the start.

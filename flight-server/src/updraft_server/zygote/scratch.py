@@ -3,8 +3,8 @@
 
 A directory's contents are hostile and may be millions of files, so the zygote's loop never walks a directory, and never
 waits for a walk. One helper process measures the directories while there are any files in them, and reports to the
-zygote. When a worker has ended, the zygote moves its directory out of the way in one step, and another helper process
-removes it.
+zygote. When a worker has ended, the zygote moves the worker's directory into a trash directory in one step, and another
+helper process removes it.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class ScratchDirectories:
 
     @property
     def processes(self) -> frozenset[int]:
-        """Process ids of the remover and the meter, if they run. These processes are not orphans."""
+        """Process ids of the remover and the meter, if they run. The zygote must not kill either as an orphan."""
         return self._meter.processes | self._remover.processes
 
     def size(self, worker: str) -> TreeSize:
@@ -105,7 +105,7 @@ class ScratchDirectories:
                 self._remover.run()
 
     def stop(self) -> None:
-        """End the remover and the meter for good. The zygote reaps both, and the supervisor removes what is left."""
+        """End the remover and the meter for good. The zygote reaps both, and the supervisor removes remaining files."""
         self._meter.stop()
         self._remover.stop()
 
@@ -127,11 +127,11 @@ class ScratchMeter:
 
     @property
     def processes(self) -> frozenset[int]:
-        """Process id of the meter, if it runs. This process is not an orphan."""
+        """Process id of the meter, if it runs. The zygote must not kill this process as an orphan."""
         return frozenset() if self._process is None else frozenset(self._process[:1])
 
     def size(self, worker: str) -> TreeSize:
-        """Return the last known size of a worker's directory. If it has files, start the meter."""
+        """Return the last known size of a worker's directory. If the directory contains files, start the meter."""
         if self._process is None and not self._is_stopped and _has_files(self._directory / worker):
             self._start()
         return self._sizes.get(worker, TreeSize())
@@ -199,7 +199,7 @@ class ScratchMeter:
 
 
 def _measure(directory: Path, reports: socket.socket) -> None:
-    """Report the sizes of all directories again and again, until there are no files."""
+    """Report the sizes of all directories again and again, until the directories contain no files."""
     os.nice(_NICENESS)
     has_files = True
     while has_files:

@@ -2,7 +2,7 @@
 """Sweeps of a /dev/shm that all workers of a pool share.
 
 Functions may leave millions of files there. A sweep of a few files takes less time than a fork, so the zygote's loop
-does that itself. A helper process goes on with the rest.
+sweeps for a short time. If files are left, a helper process continues.
 """
 
 import math
@@ -16,11 +16,12 @@ from updraft_server.zygote.workers import WorkerEnd
 
 # The zygote's loop sweeps for this long before it starts a helper.
 _LOOP_SECONDS = 0.01
-# A front gives the place of an ended worker to another owner, so the zygote reports the exit after the sweep. It waits
-# at most this long: otherwise a function that leaves many files would keep all other owners waiting.
+# A front gives the place of an ended worker to another owner, so the zygote reports the exit after the sweep. The
+# zygote delays a report at most this long, because a function that leaves many files must not keep all other owners
+# waiting.
 _MOST_SECONDS = 1.0
 _HELPER_SECONDS = 600.0
-# At shutdown, the zygote has no helper and nothing waits for it.
+# At shutdown, the zygote sweeps for longer, because no helper runs and no exchange waits for the zygote.
 _LAST_SECONDS = 5.0
 
 
@@ -45,7 +46,7 @@ class SharedMemory:
 
     @property
     def processes(self) -> frozenset[int]:
-        """Process id of the helper, if it runs. This process is not an orphan."""
+        """Process id of the helper, if it runs. The zygote must not kill this process as an orphan."""
         return self._helper.processes
 
     @property
@@ -54,12 +55,12 @@ class SharedMemory:
         return max(0.0, self._waiting[0][1] - time.monotonic()) if self._waiting else math.inf
 
     def sweep(self) -> None:
-        """Remove files that no process uses, at once or soon."""
+        """Remove files that no process uses. If this takes long, a helper removes the remaining files."""
         if not remove_unused_files(self._directory, within_seconds=self._loop_seconds):
             self._helper.run()
 
     def swept(self, ends: Sequence[WorkerEnd]) -> Sequence[WorkerEnd]:
-        """Sweep behind workers that have ended now; return all exits to report."""
+        """Sweep if workers have ended; return all exits to report now, including exits that have waited for a sweep."""
         if ends:
             self.sweep()
             latest_seconds = time.monotonic() + _MOST_SECONDS
@@ -70,6 +71,6 @@ class SharedMemory:
         return [end for end, _ in told]
 
     def stop(self) -> None:
-        """Stop the helper for good; reports of workers' exits no longer wait for it."""
+        """Stop the helper for good; reports of workers' exits no longer wait for the helper."""
         self._helper.stop()
         self._loop_seconds = _LAST_SECONDS

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers of a zygote: held workers, worker exits not yet reported to a front, and orphans that workers leave behind.
 
-When a worker has ended, its front gives its place to another exchange. That exchange must not run next to processes of
-the previous one. So these processes have to end before the zygote reports the worker's exit to the front.
+When the zygote reports a worker's exit, the front gives the worker's place to another exchange. That exchange must not
+run next to processes that the ended worker has started. So the zygote ends these processes before it reports the exit.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ _CLAIM_SECONDS = 10.0
 # Killed processes normally end within milliseconds. Processes that keep forking or that wait for a disk may delay the
 # report of a worker's exit, but at most for this time.
 _MOST_SECONDS = 0.5
-# A function can have the kernel continue its stopped worker, so the zygote looks at stopped workers this often.
+# A function can make the kernel continue its stopped worker, so the zygote checks stopped workers this often.
 _LOOK_SECONDS = 1.0
-# Time until the zygote checks again, after it found a worker running that should be stopped. If the front has resumed
-# the worker, its notice has arrived by then (`updraft_server.pool.workers`).
+# Time until the zygote checks again, after it found a worker running that should be stopped. If the front has continued
+# the worker, the front's packet has arrived by then (`updraft_server.pool.workers`).
 _SECOND_LOOK_SECONDS = 0.2
 
 
@@ -50,14 +50,14 @@ class HeldWorker:
     is_child: bool
     """Whether this zygote forked and reaps the worker; False for a worker of an earlier zygote."""
     stopped_seconds: float = math.inf
-    """Monotonic time at which the front has stopped the worker; infinite while it may run."""
+    """Monotonic time at which the worker was stopped; infinite while the worker may run."""
     was_running: bool = False
-    """Whether the last look found the stopped worker running."""
+    """Whether the last check found the stopped worker running."""
     shared_memory: int | None = None
     """Descriptor of the worker's own /dev/shm; None if it has none, or if an earlier zygote forked the worker."""
 
     def kill(self) -> None:
-        """Send SIGKILL. When the zygote reaps the worker, it ends processes that the worker has started."""
+        """Send SIGKILL. When reaping the worker, the zygote also ends processes that the worker has started."""
         self.signal(signal.SIGKILL)
 
     def stop(self) -> None:
@@ -84,7 +84,7 @@ def usage(
     container_bytes: int | None = None,
     scratch_room_bytes: int | None = None,
 ) -> WorkerUsage:
-    """Return the usage of a worker or model process, including everything that it has started.
+    """Return the usage of a worker or model process, including all processes that it has started.
 
     Args:
         tree: The process and its descendants, as just measured.
@@ -125,11 +125,11 @@ class HeldWorkers:
         unwatch: Callable[[int], None],
         on_burial: Callable[[str], None],
     ) -> None:
-        """Hold no worker yet.
+        """Start without workers.
 
         Args:
             records: Records the workers for the next zygote.
-            scratch: Has the workers' scratch directories.
+            scratch: Manages the workers' scratch directories.
             watch: Makes the zygote's loop call a function when a pidfd can be read.
             unwatch: Undoes `watch`; idempotent.
             on_burial: Called with the id of each worker that has ended.
@@ -143,7 +143,7 @@ class HeldWorkers:
         self._held: dict[str, HeldWorker] = {}
         self._claims_end_seconds = math.inf
         self._next_look_seconds = 0.0
-        # Memory that every worker starts with. A worker shares it with the zygote until it writes to it.
+        # Memory that every worker starts with. A worker shares each page with the zygote until it writes to the page.
         self._image_bytes = own_bytes()
 
     def __bool__(self) -> bool:
@@ -174,10 +174,10 @@ class HeldWorkers:
         self._scratch.discard_all_but(self._held)
 
     def claim(self, front: socket.socket, names: Sequence[str], *, is_successor: bool) -> Sequence[str]:
-        """Give these workers to the front if no front has them yet. Return the ids of workers that are gone."""
+        """Assign these workers to the front, unless they belong to a front. Return the ids of workers that are gone."""
         if is_successor and not self._held.keys() >= set(names):
-            # The predecessor retired before the front came here, so it forks no more workers. Adopt all workers that it
-            # has left.
+            # The predecessor retired before the front connected to this zygote, so the predecessor forks no more
+            # workers. Adopt all workers that it has left.
             self._adopt()
         known = [self._held[name] for name in names if name in self._held]
         for worker in known:
@@ -195,7 +195,7 @@ class HeldWorkers:
                 worker.kill()
 
     def retire(self) -> None:
-        """Leave the workers to the next zygote, but keep track of those that this zygote has forked, to reap them."""
+        """Leave the workers to the next zygote, but keep track of workers that this zygote has forked, to reap them."""
         self._claims_end_seconds = math.inf
         for worker in list(self._held.values()):
             # Continue stopped workers. A worker that stays stopped would not notice if its front died before claiming
@@ -219,14 +219,14 @@ class HeldWorkers:
     def stop_again(self) -> Sequence[HeldWorker]:
         """Stop and return the workers that were found running although their front has stopped them.
 
-        This checks once a second. If a worker runs that should be stopped, the next check follows soon. That check
-        stops the worker, unless its front has reported by then that it has continued the worker.
+        The zygote checks once a second. If a check finds a stopped worker running, a second check follows soon. The
+        second check stops the worker, unless a packet of the front has continued the worker in the meantime.
         """
         now = time.monotonic()
         if now < self._next_look_seconds:
             return ()
         self._next_look_seconds = now + _LOOK_SECONDS
-        # A worker may need a moment to stop.
+        # Leave out workers that were stopped only recently, because a worker may need a moment to stop.
         stopped = [worker for worker in self._held.values() if worker.stopped_seconds < now - _LOOK_SECONDS]
         again = [worker for worker in stopped if worker.was_running]
         for worker in again:
@@ -332,10 +332,10 @@ class WorkerEnds:
 
 
 class Orphans:
-    """Children of this process that it did not fork.
+    """Children that this process did not fork.
 
-    When an orphan ends, its own children become children of this process. Call `end` after each turn of the loop to
-    find them. The loop turns whenever an orphan ends.
+    When an orphan ends, the orphan's children become children of this process. The end of an orphan causes another turn
+    of the loop. Call `end` after each turn to find new orphans.
     """
 
     def __init__(self, watch: _Watch, unwatch: Callable[[int], None]) -> None:

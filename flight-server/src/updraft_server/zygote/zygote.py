@@ -99,8 +99,8 @@ class Zygote:
         )
         # Processes that function modules have started. They serve all workers, so they are not ended as orphans.
         self._image_processes = frozenset(children())
-        # Ids must be unique, because workers of an earlier zygote may still use theirs. They must not be guessable,
-        # because they name scratch directories: Landlock does not cover chmod, so a worker could make another worker's
+        # Ids must be unique, because workers of an earlier zygote may still use their ids. Ids must not be guessable,
+        # because ids name scratch directories: Landlock does not cover chmod, so a worker could make another worker's
         # directory inaccessible.
         self._ids = (f"{number}-{secrets.token_hex(8)}" for number in itertools.count(1))
         self._refused: packets.ReloadRefused | None = None
@@ -108,7 +108,7 @@ class Zygote:
         self._is_ending = False
         self._is_retired = False
         self._next_end_seconds = 0.0
-        """Monotonic time until which turns that only stop or continue workers need not end disowned processes."""
+        """Until this monotonic time, turns that only stop or continue workers need not look for orphans."""
         self._pauses = 0
         """Number of events of this turn that stopped or continued a worker."""
 
@@ -119,10 +119,10 @@ class Zygote:
     def run(self) -> None:
         """Serve, then end everything that this process has started.
 
-        Serving stops once this zygote is ending and has no front, or is retired and has no workers.
+        Serving stops when this zygote is ending and has no front, or is retired and has no workers.
         """
-        # This process must outlive the supervisor, because only it knows which processes have to end with the
-        # supervisor.
+        # This process must outlive the supervisor, because only this process knows which processes have to end with
+        # the supervisor.
         outlive_parent()
         self._watch(self._lifeline, self._lose_supervisor)
         # A successor of a living zygote takes over only workers that a front claims.
@@ -131,10 +131,10 @@ class Zygote:
         self._watch(self._supervisor, self._meet)
         while not self._is_done():
             if self._turn() and time.monotonic() < self._next_end_seconds and not self._has_exits:
-                # An exchange waits for the worker that was just continued. Do not compete with it for a core.
+                # An exchange waits for the worker that was just continued. Do not compete with the worker for a core.
                 continue
-            # On all other turns, end disowned processes even if no worker has died: functions may disown processes at
-            # any time.
+            # On all other turns, end orphans even if no worker has died, because functions may leave orphans at any
+            # time.
             self._next_end_seconds = time.monotonic() + INTERVAL_SECONDS
             self._tell_ends(is_anything_left=self._end_strays())
         self._end_everything()
@@ -145,7 +145,7 @@ class Zygote:
         return self._is_retired and not self._workers and not self._has_exits
 
     def _turn(self) -> bool:
-        """Wait for events and handle them. Return whether all of them stopped or continued workers."""
+        """Wait for events and handle them. Return whether there were events and each stopped or continued a worker."""
         self._heartbeat.beat()
         events = self._selector.select(
             min(
@@ -182,7 +182,8 @@ class Zygote:
         self._is_ending = True
         self._unwatch(self._lifeline)
         self._close_supervisor()
-        # Let go of the front that has the models last, so that the models are not restarted for another front.
+        # The first front reads the models' output. Let go of this front last, so that the models are not restarted for
+        # another front.
         for front in reversed(list(self._fronts)):
             self._let_go(front)
 
@@ -201,11 +202,11 @@ class Zygote:
             if time.monotonic() >= give_up_seconds:
                 return
             self._turn()
-            # Fronts are gone, but this also sweeps shared memory.
+            # No front is left to report to, but this call also sweeps shared memory.
             self._tell_ends(is_anything_left=False)
 
     def _end_strays(self) -> bool:
-        """Kill processes that functions have disowned. Return False if there were none."""
+        """Kill orphans that functions have left. Return False if there were no orphans."""
         return self._orphans.end(known=self._image_processes | self._helpers() | self._own_processes())
 
     def _helpers(self) -> frozenset[int]:
@@ -230,7 +231,7 @@ class Zygote:
             self._supervisor.close()
 
     def _meet(self) -> None:
-        """Handle a message of the supervisor: a front, or a refused reload. Its end of file retires this zygote."""
+        """Handle a message of the supervisor: a front, or a refused reload. Retire if the supervisor has hung up."""
         if self._supervisor.fileno() < 0:
             # The socket was closed in the same turn.
             return
@@ -258,9 +259,9 @@ class Zygote:
             self._models.start()
 
     def _retire(self) -> None:
-        """Leave the front and the workers to a successor, but serve models to this zygote's own workers until they end.
+        """Leave fronts and workers to a successor, but serve models to this zygote's own workers until the workers end.
 
-        Workers of an earlier zygote do not use this zygote's models, so it need not wait for their end.
+        Workers of an earlier zygote do not use this zygote's models, so this zygote does not wait for them to end.
         """
         self._close_supervisor()
         self._is_retired = True
@@ -348,7 +349,7 @@ class Zygote:
     def _tell_ends(self, *, is_anything_left: bool) -> None:
         ends: Sequence[WorkerEnd] = self._workers.ends.take(is_anything_left=is_anything_left)
         if self._shared_memory is not None:
-            # Sweep before reporting: the front may wait for one of these exits.
+            # Sweep before reporting, because the front then gives an ended worker's place to another owner.
             ends = self._shared_memory.swept(ends)
         for end in ends:
             if end.front in self._fronts:
@@ -362,7 +363,7 @@ class Zygote:
         self._selector.unregister(front)
         front.close()
         if has_models:
-            # The front that is gone was the only one that read the models' output.
+            # Only this front read the models' output, so restart the models for the next front.
             self._models.stop()
             if self._fronts:
                 self._models.start()

@@ -7,7 +7,7 @@ from updraft.nested_arrays import lacks_offsets
 
 
 def data_bytes(data: pa.RecordBatch | pa.Table) -> int:
-    """Return the size of the rows in bytes: of a slice, only the slice's own rows, unless a list lacks offsets."""
+    """Return the size of the rows in bytes; in a slice, only its own rows count, unless a list lacks offsets."""
     return sum(map(_batch_bytes, data.to_batches() if isinstance(data, pa.Table) else [data]))
 
 

@@ -4,7 +4,7 @@
 Arrow has types whose values take no bytes: null, binaries of width 0, lists of fixed size 0, structs without fields. A
 batch without any bytes can therefore claim any number of such values, and code that encodes or converts the values pays
 for each of them. Values of all other types take bytes, and Arrow's validation checks that these bytes exist, so the
-size of the batch bounds the cost. Booleans are a special case: a boolean takes only one bit, so a converted column of
+size of the batch bounds their cost. Booleans are a special case: a boolean takes only one bit, so a converted column of
 booleans takes many times the bytes of the original.
 """
 
@@ -85,7 +85,7 @@ def path_bytes(fields: Sequence[pa.Field], above_bytes: int = 0) -> int:
 
 
 def _arrays(data_type: pa.DataType, *, listed: bool = False) -> Iterator[tuple[pa.DataType, bool]]:
-    """Yield the type of each array of a column, and whether anything other than structs contains the array."""
+    """Yield the type of each array of a column, and whether the array is inside anything other than structs."""
     yield data_type, listed
     listed = listed or not pa.types.is_struct(_storage(data_type))
     for child in children(data_type):

@@ -44,7 +44,7 @@ _IPC_ALIGNMENT_BYTES = 8
 _BODY_ALIGNMENT_BYTES = 64
 _MOST_BYTES_COPIED_BY_PYTHON = 8 << 20
 
-# Every array, even without rows, costs an open file or a function some kilobytes of memory.
+# For every array, even one without rows, an open file or a function needs some kilobytes of memory.
 _MAX_ARRAYS = 1 << 15
 # A file repeats the names of columns in each row group.
 _MAX_PATH_BYTES = 4 << 20
@@ -104,8 +104,8 @@ class ArrowDecoder:
         """Decode a batch, match it to the schema and validate it fully; raise ProtocolError or LimitError.
 
         `check` may refuse the batch. The decoder calls `check` after it has checked the buffers and before it checks
-        the values. Checking the values reads every value, even if several values share their bytes, so it may read more
-        bytes than the batch contains.
+        the values. The check of the values reads every value, even if several values share their bytes, and so may read
+        more bytes than the batch contains.
         """
         return self.decode(encapsulated, f"batch {sequence}", check)
 

@@ -3,8 +3,8 @@
 
 `RecordBatch.validate(full=True)` also checks that text is valid UTF-8. But Spark stores text without checking its
 encoding, and Spark's own workers and files pass such text on. So this module makes the check of the encoding optional.
-Without this check, it validates columns of text as binary columns over the same buffers, which takes a quarter of the
-time.
+Without the check of the encoding, this module validates columns of text as binary columns over the same buffers, in a
+quarter of the time.
 """
 
 import enum

@@ -2,9 +2,9 @@
 """Decoder that turns dictionary-encoded columns into plain columns; its errors blame the client.
 
 On the wire, a dictionary-encoded column is a column of indexes, and a dictionary is a batch with one column of values.
-`ArrowDecoder` reads and checks both batches, and this module replaces the indexes by the values. A client sends a value
-once, however many rows use it, so decoding can multiply the size of a batch. Before decoding, this module therefore
-checks that the decoded columns stay within the limit for a batch.
+`ArrowDecoder` reads and checks both batches, and this module replaces the indexes with the values. A client sends a
+value once, however many rows use it, so decoding can multiply the size of a batch. Before decoding, this module
+therefore checks that the decoded columns stay within the limit for a batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class _Room:
         self._taken_bytes = 0
 
     def take(self, size_bytes: int) -> None:
-        """Count this memory as the batch's; raise LimitError if the batch exceeds its limit."""
+        """Add `size_bytes` to the memory of the batch; raise LimitError if the batch exceeds its limit."""
         self._taken_bytes += size_bytes
         if self._taken_bytes > self._limit.limit_bytes:
             raise LimitError(
@@ -62,7 +62,7 @@ class _Room:
 
 
 class DictionaryDecoder:
-    """Decoder of the batches of one schema, in the order in which they and their dictionaries arrive."""
+    """Decoder of the batches of one schema, in the order in which batches and dictionaries arrive."""
 
     def __init__(
         self, schema: pa.Schema, ids: Iterator[int], *, limit: DecodedLimit, max_batch_rows: int, text: Text
@@ -88,7 +88,7 @@ class DictionaryDecoder:
 
         Raises:
             ProtocolError: The message is not a schema, or has dictionaries that this decoder does not support.
-            LimitError: The schema has too many fields, or too long names.
+            LimitError: The schema has too many fields, or its names are too long.
         """
         schema = announced_schema(encapsulated, what)
         with malformed_as(f"{what} is not an Arrow schema"):
@@ -138,7 +138,7 @@ class DictionaryDecoder:
     def _decoded(self, array: pa.Array, column: _Encoded, room: _Room) -> pa.Array:
         if column.dictionary_id is None:
             inside = self._all_decoded(arrays_inside(array), column.inside, room)
-            # A value in a dictionary may be null. If that makes a key of a map null, Arrow aborts the process.
+            # A null value in a dictionary can make a key of a map null, and Arrow then aborts the process.
             if pa.types.is_map(column.decoded) and inside[0].null_count:
                 raise ValueError("a key of a map is null")
             return with_arrays_inside(array, column.decoded, inside)

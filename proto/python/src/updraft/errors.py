@@ -16,12 +16,12 @@
      +- PoolUnavailableError     the service is draining, has no worker or is unreachable
      +- DeadlineError            the call's deadline or a time limit of the service has passed
      +- UnauthenticatedError     the call has no token, or a wrong one
-     +- PermissionDeniedError    the caller's identity may not do that
+     +- PermissionDeniedError    the caller's identity does not permit the request
      +- InternalError            a defect of the service
-     +- QuotaError               the writer had no room in time; has a retry hint
+     +- QuotaError               the writer's quota had no room in time; has a retry hint
      +- SinkError                the storage failed; the message says whether the file was published
      +- WriteRefusedError        the writer's settings do not allow the path or the delivery
-     +- WriteOptionError         the writer does not have the format, codec, option or type
+     +- WriteOptionError         the writer does not support the format, codec, option or type
      +- EncodeError              the data cannot be encoded as requested
 
 Workers raise and serialize these errors too, so this module must not import gRPC: a status code is a string here.
@@ -39,7 +39,7 @@ MAX_TRACEBACK_BYTES = 1024 * 1024
 
 
 class UpdraftError(Exception):
-    """Base of the tree; never raised itself.
+    """Base class of the tree; only its subclasses are raised.
 
     `message` says what happened, to which function or task, and what to do. `exception_class`, `traceback` and
     `sequence` (the number of the request batch, 0 if there was none) describe the exception that a function raised;
@@ -122,7 +122,7 @@ class FunctionRefusedError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_REFU
 class ActionRefusedError(FunctionRefusedError, kind=FunctionRefusedError.kind, code=FunctionRefusedError.code):
     """Raised when the service's settings do not allow an action.
 
-    It is sent only as a status, so it has no kind of its own.
+    The error is sent only as a status, so it shares the kind of FunctionRefusedError.
     """
 
 
@@ -155,7 +155,7 @@ class UnauthenticatedError(UpdraftError, kind=ErrorKind.ERROR_KIND_UNAUTHENTICAT
 
 
 class PermissionDeniedError(UpdraftError, kind=ErrorKind.ERROR_KIND_PERMISSION_DENIED, code="PERMISSION_DENIED"):
-    """Raised when the caller's identity may not do this, or not for this tenant."""
+    """Raised when the caller's identity does not permit the request, at all or for this tenant."""
 
 
 class InternalError(UpdraftError, kind=ErrorKind.ERROR_KIND_INTERNAL, code="INTERNAL"):
@@ -175,7 +175,7 @@ class WriteRefusedError(UpdraftError, kind=ErrorKind.ERROR_KIND_WRITE_REFUSED, c
 
 
 class WriteOptionError(UpdraftError, kind=ErrorKind.ERROR_KIND_WRITE_OPTION, code="INVALID_ARGUMENT"):
-    """Raised when the writer does not have the format, codec, option or type."""
+    """Raised when the writer does not support the format, codec, option or type."""
 
 
 class EncodeError(UpdraftError, kind=ErrorKind.ERROR_KIND_ENCODE, code="INVALID_ARGUMENT"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access to the arrays inside structs, maps and lists, their replacement, and the repair of list offsets.
+"""Functions that read or replace the arrays inside structs, maps and lists, or repair list offsets.
 
 Lists without rows may have bad offsets: Arrow for Java before 19 sends such lists without offsets, and a hostile client
 may send any offsets. Arrow's validation accepts such lists, but `nbytes`, `to_pandas`, `flatten` and other methods then

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schema that describes a registered function to clients of plain Flight, and the schema of its replies to them.
+"""Schema that describes a registered function to clients of plain Flight, and the schema of its replies.
 
 This follows the conventions of arrow-udf, which RisingWave uses, and of Databend: the schema of a flight has the
 arguments, followed by the results.

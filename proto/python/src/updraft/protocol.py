@@ -8,10 +8,10 @@ TENANT_HEADER = "x-updraft-tenant"
 """Request header with the tenant used for fair scheduling of a service's queue or quota."""
 
 LOG_KEY_HEADER = "x-updraft-log-key"
-"""Request header with a secret of the client, by which it may read output and profiles of its own calls."""
+"""Request header with a secret that lets the client read the output and profiles of its own calls."""
 
 DATABEND_TENANT_HEADER = "x-databend-tenant"
-"""Databend's request header with the tenant. It is used if neither the identity nor the call sets another."""
+"""Databend's request header with the tenant, used if neither the caller's identity nor TENANT_HEADER names a tenant."""
 
 DATABEND_QUERY_HEADER = "x-databend-query-id"
 """Databend's request header with the id of its query, for logs."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of results before they are sent: their buffers must be valid, and no column may be dictionary-encoded.
 
-Function definitions use `has_dictionary` too. The functions here import errors late, because errors load protobuf,
-which would slow an author's import down.
+Function definitions use `has_dictionary` too. The functions here import `updraft.errors` late, because that module
+loads protobuf and would slow an author's import down.
 """
 
 import pyarrow as pa

@@ -123,7 +123,7 @@ class Call(ClientOptions):
                 arguments = table.select(names)
                 for column, value in values.items():
                     arguments = arguments.append_column(column, pa.repeat(value, table.num_rows))
-                # Results of an aggregate come at the end, so its bar shows the rows read.
+                # An aggregate returns its results at the end, so the bar shows the rows read.
                 if not function.is_one_to_one:
                     progress.add(table.num_rows)
                 yield arguments

@@ -65,7 +65,7 @@ class Logs(ViewOptions):
                 shown = self._lines(client, 2000, last, _WAIT_SECONDS)
                 last = shown[-1]["time_microseconds"] if shown else last
                 self._show(shown)
-                # Pause, so that lines of a function that prints without a pause come many at a time.
+                # Pause, so that one request fetches many lines of a function that prints without a pause.
                 time.sleep(_BETWEEN_SECONDS)
 
     def _lines(self, client: PoolClient, most: int, after: int, wait_seconds: float) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ _CALL_TIMEOUT_SECONDS = 10.0
 
 
 class Interruption:
-    """Handler that raises KeyboardInterrupt in the main thread, and again in the next wait, in case the first was lost.
+    """Handler that raises KeyboardInterrupt in the main thread, and again in the next wait, in case the first got lost.
 
     Python drops an exception that is raised while a finalizer runs. A shell makes the background commands of a script
     ignore SIGINT; this handler handles SIGINT even then, because somebody sent it to this command.

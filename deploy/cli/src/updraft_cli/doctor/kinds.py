@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spark application that starts a Python worker of each kind, for `updraft doctor --python-workers`.
 
-The driver's Python runs this file by its path, so it imports nothing but PySpark and a file beside it. It prints JSON
-arrays, one per line: a kind or another subject, then an outcome and a detail. The outcomes are `begun`, `ok`,
-`skipped`, `elsewhere` (the code ran outside the pool), `late` (it did not end within its limit) and `failed`.
+The driver's Python runs this file by its path, so it imports only PySpark and a file in the same directory. The
+application prints JSON arrays, one per line: a kind or another subject, then an outcome and a detail. The outcomes are
+`begun`, `ok`, `skipped`, `elsewhere` (the code ran outside the pool), `late` (the code did not end within its time
+limit) and `failed`.
 """
 
 import os

@@ -25,7 +25,7 @@ _PLUGINS, _PYTHON, _MASTER = "spark.plugins", "spark.pyspark.python", "spark.mas
 _STATE = "spark.updraft.udf.unsupported"
 _POLL_SECONDS = 0.1
 _FAILURE = re.compile(r"(?:Exception in thread \S+ |Error: )(.+)")
-# PySpark's error if the JVM did not start; its log has the reason.
+# PySpark's error code if the JVM did not start; the JVM's log has the reason.
 _NO_JVM = "JAVA_GATEWAY_EXITED"
 _WAITING = "look for free executors, and at the pool's queue"
 _GUIDE = 'see "If something is wrong" in docs/guides/executors-without-python.md'
@@ -134,7 +134,7 @@ def _run(confs: Mapping[str, str], driver: Driver, interpreter: str, application
 
 
 def _outputs(command: Sequence[str], environment: Mapping[str, str], application: Application) -> tuple[str, str]:
-    # Use files instead of pipes, because a pipe does not end before a JVM that is left running.
+    # Use files instead of pipes, because a pipe stays open until a JVM that is left running ends.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as log:
         # Start a new session and process group, so that a signal to the group reaches the JVM too.
         process = subprocess.Popen(  # noqa: S603 - Spark itself would run it

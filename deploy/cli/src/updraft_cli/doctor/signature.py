@@ -36,7 +36,7 @@ _ASK = "send this to the pool's operator, with the public key: openssl pkey -in 
 
 
 def check_signature(service: Service, confs: Mapping[str, str], findings: Findings, *, required: bool) -> None:
-    """Ask the pool who owns the key of the conf, with a signed statement that names no function.
+    """Ask the pool which signer owns the conf's key, by sending a signed statement that names no function.
 
     The statement is valid for as long as the job's own statements. `required` says whether the pool refuses unsigned
     functions.

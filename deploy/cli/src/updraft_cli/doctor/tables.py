@@ -49,7 +49,7 @@ FORMATS = {
 
 
 def check_tables(confs: Mapping[str, str], driver: Driver, findings: Findings) -> None:
-    """Check whether the tables that the conf names will be written by the writer."""
+    """Check whether the writer will write the tables that the conf names."""
     chosen = [name.strip().lower() for name in confs.get(_TABLES, "none").split(",")]
     if chosen == ["none"]:
         return

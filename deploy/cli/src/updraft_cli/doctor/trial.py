@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 Kinds = Mapping[str, Callable[..., None]]
-"""Functions by kind. Each takes a Spark session; those of streams take the path of a checkpoint too."""
+"""Functions by kind. Each takes a Spark session; functions for streams also take the path of a checkpoint."""
 
 _RECURSIVELY = True
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
@@ -37,8 +37,8 @@ class Limits:
     """Longest waits of the application.
 
     Attributes:
-        first_seconds: wait for each kind until one is late: executors may have to start.
-        later_seconds: wait for each kind after a late one: the same cause may delay all of them.
+        first_seconds: wait for each kind while no kind has been late: executors may have to start.
+        later_seconds: wait for each kind after one was late: the same cause may delay all later kinds.
         end_seconds: wait for a cancelled kind to end, for Spark to stop, and for its JVM to end.
     """
 
@@ -48,7 +48,7 @@ class Limits:
 
 
 class SkippedError(Exception):
-    """Reason why a kind cannot be tried."""
+    """Raised when a kind cannot be tried; the message is the reason."""
 
 
 class Trial:
@@ -91,7 +91,7 @@ class Trial:
         report(kind, "late", f"it did not end within {self._seconds:g} seconds")
         self._seconds = self._limits.later_seconds
         _started(self._cancel).join(self._limits.end_seconds)
-        # Wait until the late kind has ended, because the next one may need its executors and workers.
+        # Wait until the late kind has ended, because the next kind may need the late kind's executors and workers.
         tried.join(self._limits.end_seconds)
 
     def _cancel(self) -> None:

@@ -2,7 +2,7 @@
 """Execution of aggregates, which return a value for each group of rows, in one stage or in two.
 
 Callers use two stages if they hold the rows of a group in several parts. `ACCUMULATE` turns each part into states, and
-`MERGE` turns the states into results. The caller gets the states as Arrow values, and sends them back for `MERGE`.
+`MERGE` turns the states into results. The caller receives the states as Arrow values, and sends them back for `MERGE`.
 """
 
 import enum

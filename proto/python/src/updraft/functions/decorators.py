@@ -51,8 +51,8 @@ class FunctionDecorator:
         """Define a table function, which returns any number of rows for each row.
 
         With hints of plain values, the function is called for each row and returns an iterator of values or records.
-        With Arrow hints, the function is called with any number of rows. It must treat each row separately, and returns
-        an iterator of pyarrow.RecordBatch with the schema `result`.
+        With Arrow hints, the function is called with any number of rows. The function must treat each row separately
+        and return an iterator of pyarrow.RecordBatch with the schema `result`.
 
         Args:
             target: A function, or a class with callable instances.
@@ -75,8 +75,8 @@ class FunctionDecorator:
         Its methods are `start() -> State`, `accumulate(state, ...) -> State`, `merge(left, right) -> State` and
         `finish(state) -> T`. `merge(start(), state)` must equal `state`. States travel as Arrow values, so State may be
         any type that a hint can name. With hints of plain values, `accumulate` is called for each row. With hints of
-        columns, it is called once for each group of a batch, with the group's rows. Small batches are joined first, so
-        callers do not control which rows `accumulate` gets together, or how many.
+        columns, `accumulate` is called once for each group of a batch, with the group's rows. Small batches are joined
+        first, so callers control neither which nor how many rows `accumulate` receives in one call.
 
         Args:
             target: The class.

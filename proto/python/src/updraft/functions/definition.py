@@ -36,7 +36,7 @@ class Kind(enum.Enum):
 
 
 class ErrorPolicy(enum.Enum):
-    """Effect of a failure on its row."""
+    """Effect of a row's failure."""
 
     RAISE = "raise"
     """The call fails."""
@@ -47,7 +47,7 @@ class ErrorPolicy(enum.Enum):
 
 
 class Function(Generic[_P, _R]):
-    """Defined function. Calling it calls the author's code, as if it had not been decorated."""
+    """Defined function. A call of this object calls the author's code, as if that code had not been decorated."""
 
     __name__: str
 
@@ -253,7 +253,7 @@ def _error_policy(on_error: str) -> ErrorPolicy:
 
 
 class Loaded:
-    """Author's code, ready to be called by a subclass; if the code is a class, there is an instance of it."""
+    """Author's code, which subclasses call; if the code is a class, an instance has been constructed."""
 
     def __init__(self, function: Function[Any, Any], explain: Explain) -> None:
         """If the function is a class, construct an instance; raise whatever the constructor raises."""

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of a definition and of a call.
 
-The classes of a call's errors load protobuf, so this module imports these classes late, which keeps an author's import
-fast.
+The classes of a call's errors load protobuf, so this module imports them late, to keep an author's import fast.
 """
 
 import traceback as tracebacks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Grouping of a batch's rows by key; the same key gives the same group in later batches."""
+"""Grouping of rows by key; a key has the same group in every batch."""
 
 import math
 from collections.abc import Sequence
@@ -37,8 +37,8 @@ class Grouping:
     ) -> tuple[pa.Array | None, Sequence[Part]]:
         """Return how to order a batch's rows by group (None keeps their order), and the parts of the ordered rows.
 
-        `counted` is a column of bools. Rows where it is not true still create groups, but belong to no part. The order
-        then numbers only the remaining rows.
+        `counted` is a column of bools. Rows in which `counted` is not true create groups too, but belong to no part.
+        The order then consists of positions among the remaining rows.
         """
         if not rows:
             return None, []

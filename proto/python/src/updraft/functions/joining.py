@@ -28,8 +28,8 @@ class Bounds:
     rows: int
     size_bytes: int
     batches: int = 1024
-    """Maximum number of batches to join. Each batch costs memory beyond its values, and adds its time limit to that of
-    the joined batch."""
+    """Maximum number of batches to join. Each batch costs memory beyond its values, and adds its time limit to the
+    joined batch's time limit."""
 
     @classmethod
     def of(cls, form: Form) -> "Bounds":
@@ -44,7 +44,7 @@ _OF_VALUES = Bounds(rows=32 * 1024, size_bytes=1 << 20)
 
 
 class Joiner:
-    """Buffer that holds batches until the next one would exceed the bounds."""
+    """Buffer that holds batches until the next batch would exceed the bounds."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -72,7 +72,7 @@ class Joiner:
             yield from self.rest()
 
     def rest(self) -> Iterator[Rows]:
-        """Yield the held batches joined, if there are any."""
+        """Yield the held batches as one joined batch, if any are held."""
         if not self._held:
             return
         leading, arguments, sizes_bytes = zip(*self._held, strict=True)

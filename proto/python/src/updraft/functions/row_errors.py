@@ -78,7 +78,7 @@ def of_values(values: Sequence[Any], result: ResultColumn) -> Outcome:
 
 
 def of_batch(batch: pa.RecordBatch, call: Callable[[pa.RecordBatch], pa.Array], kind: pa.DataType) -> Outcome:
-    """Return the outcome of code that takes columns; if it fails on more than one row, call it again on each half."""
+    """Return the outcome of code that takes columns; if it fails on several rows, call the code again on each half."""
     errors: dict[int, str] = {}
     parts = list(_parts(batch, 0, call, kind, errors))
     return Outcome(parts[0] if len(parts) == 1 else pa.concat_arrays(parts), errors)

@@ -108,7 +108,7 @@ class LoadedScalar(Loaded):
         return pa.RecordBatch.from_arrays([column], schema=self._schema)
 
     def _iterated(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Call the author's code once with an iterator; the code may take several batches before it yields a result."""
+        """Call the author's code once with an iterator; the code may read several batches before it yields a result."""
         rows: deque[int] = deque()
         broken: list[BaseException] = []
 
@@ -173,8 +173,8 @@ class Awaited:
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.new_event_loop()
-            # Only close the loop. The garbage collector may run this at any point, so the author's code must not run
-            # here.
+            # Only close the loop. The garbage collector may run this finalizer at any point, so it must not run the
+            # author's code.
             weakref.finalize(self, loop.close)
         return _beside_other_loops(lambda: loop.run_until_complete(coroutine))
 

@@ -53,7 +53,7 @@ def declared_signature(call: Callable[..., Any], arguments: pa.Schema | None, wh
 
     Args:
         call: A function or method.
-        arguments: Arguments that the author declared instead of hints; the callable then gets pyarrow arrays.
+        arguments: Arguments that the author declared instead of hints; the callable then receives pyarrow arrays.
         what: Name of the callable in errors.
         skip: Number of parameters before the arguments, such as `self`.
     """
@@ -161,7 +161,8 @@ def _nullable_integer(kind: pa.DataType, *, may_be_null: bool) -> pa.DataType | 
     """
     if kinds.is_integer(kind):
         return kind if may_be_null else None
-    # A null list has no items, and map keys are never null, so only structs and lists of fixed size pass nulls on.
+    # A null list has no items, and map keys are never null, so only a null struct or a null list of fixed size makes
+    # the values inside null.
     passes_on = may_be_null and (kinds.is_struct(kind) or kinds.is_fixed_size_list(kind))
     fields = [kind.item_field] if kinds.is_map(kind) else fields_inside(kind)
     found = (_nullable_integer(field.type, may_be_null=field.nullable or passes_on) for field in fields)

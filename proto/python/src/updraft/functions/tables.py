@@ -15,7 +15,7 @@ from updraft.functions.hints import Form
 from updraft.functions.results import ResultColumn
 
 _ROWS_AT_ONCE = 8192
-"""Rows in a batch of results. One row may have endless results, so a batch may end in the middle of them."""
+"""Rows in a batch of results. One row may have endless results, so a batch may end before the results of a row do."""
 
 
 class TableOutput(NamedTuple):
@@ -46,7 +46,7 @@ class LoadedTable(Loaded):
         return self._of_columns(batch)
 
     def run_joined(self, batch: pa.RecordBatch) -> Iterator[TableOutput]:
-        """Yield the results with the row that each belongs to; raise UserError."""
+        """Yield the results, each with the row that it belongs to; raise UserError."""
         return self._of_rows(batch) if self._takes_rows else self._of_single_rows(batch)
 
     def _of_rows(self, batch: pa.RecordBatch) -> Iterator[TableOutput]:
@@ -68,7 +68,7 @@ class LoadedTable(Loaded):
         return map(self._declared, self._called(self._columns.of(batch)))
 
     def _of_single_rows(self, batch: pa.RecordBatch) -> Iterator[TableOutput]:
-        """Call the code with one row at a time: results for many rows would not say which row they belong to."""
+        """Call the code with one row at a time, because results for many rows do not show which row each belongs to."""
         held: list[pa.RecordBatch] = []
         held_rows = 0
         ends: list[int] = []

@@ -204,5 +204,5 @@ def _is_time(cls: type, kind: type, of_numpy: str) -> bool:
 
 
 def _is_number(cls: type, kind: type) -> bool:
-    """Return whether values of a class are numbers; bools, which Python counts as numbers, are not."""
+    """Return whether values of a class are numbers, except bools, which Python counts as numbers."""
     return issubclass(cls, kind) and not issubclass(cls, bool)

@@ -39,7 +39,7 @@ def parse_tcp_address(text: str) -> TcpAddress:
 
 
 def with_free_port(address: TcpAddress) -> TcpAddress:
-    """Return the address with port 0 replaced by a free port, reserved until this process ends.
+    """Return the address with port 0 replaced with a free port, reserved until this process ends.
 
     The reserving socket sets SO_REUSEADDR. Our servers set it too, so they can bind the port repeatedly. The system
     does not hand a reserved port to sockets that ask for any free port, such as clients' sockets.

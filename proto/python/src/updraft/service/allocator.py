@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tuning of the C allocator for batch-sized buffers, which a service allocates and frees with every message.
 
-By default glibc maps each such buffer separately, so every page of every message faults and is zeroed again. That took
-half of the CPU time of a pool's front, and much of the CPU time of a worker whose function uses pandas. So the front
-and the workers keep freed memory: the front keeps a lot, and each worker keeps enough for a few batches. A writer
-promises a bound on its memory, so it returns freed memory to the system.
+By default glibc maps each such buffer separately, so every page of every message faults and is zeroed again. These
+faults took half of the CPU time of a pool's front, and much of the CPU time of a worker whose function uses pandas. So
+the front and the workers keep freed memory: the front keeps a lot, and each worker keeps enough for a few batches. A
+writer promises a bound on its memory, so it returns freed memory to the system.
 """
 
 import ctypes

@@ -43,8 +43,8 @@ class Audit:
         Args:
             service: Name of the service in records and errors: "pool" or "writer".
             path: File of the log (`updraft.service.audit_file`), or None to record nothing.
-            refuses: Refuse exchanges while records cannot be written. If false, exchanges go on, and such records are
-                lost and counted.
+            refuses: Whether to refuse exchanges while records cannot be written. If false, exchanges go on, and records
+                that cannot be written are lost and counted.
         """
         self._service = service
         self._refuses = refuses
@@ -155,12 +155,12 @@ class CallRecord:
             self._facts.update(facts)
 
     def settle(self, outcome: str) -> None:
-        """Set the outcome of the work, which the record keeps even if the call itself ends differently."""
+        """Set the outcome of the work; the record keeps this outcome even if the call ends differently."""
         if self._audit is not None:
             self._outcome = outcome
 
     def fail(self, error: UpdraftError) -> None:
-        """Set the error of the work, which the record keeps even if the call itself ends differently."""
+        """Set the error of the work; the record keeps this error even if the call ends differently."""
         if self._audit is not None:
             self._failure = error
 
@@ -169,7 +169,7 @@ class CallRecord:
         self._audit = None
 
     async def opened(self) -> None:
-        """Record the start of the work, which may begin once this returns.
+        """Record the start of the work; the work may begin after this method has returned.
 
         Raises:
             PoolUnavailableError: The log refuses unrecorded work and the record cannot be written.

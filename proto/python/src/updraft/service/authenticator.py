@@ -27,7 +27,7 @@ _SPIFFE = "spiffe://"
 
 
 class Authenticator:
-    """Authenticator of callers, based on a service's credential files. It rereads files that change.
+    """Authenticator of callers, based on a service's credential files, which it rereads when they change.
 
     If a file has been missing or unusable for two seconds, its credentials are invalid until the file is usable again.
     So removing a file revokes its credentials. Call `refresh` at least every two seconds, so that files are watched
@@ -51,7 +51,7 @@ class Authenticator:
         self._issued = _issued_tokens(self._issuers) if self._issuers else None
 
     def refresh(self) -> None:
-        """Check the files, and log if that revokes or restores credentials."""
+        """Check the files; log if a change has revoked or restored credentials."""
         if self._tokens is not None:
             self._tokens.refresh()
         if self._identities is not None:
@@ -73,7 +73,7 @@ class Authenticator:
     async def identify(
         self, authorization: str, certificate_names: Iterable[str] = (), *, waited_seconds: float = 0.0
     ) -> Identity:
-        """Do the same as `identity`, but wait up to 5 seconds while keys of the token's issuer are fetched.
+        """Return the identity as `identity` does, but wait up to 5 seconds for new keys of the token's issuer.
 
         Count refused calls.
         """
@@ -125,7 +125,7 @@ class Authenticator:
         Args:
             authorization: The authorization header; if it is set, the certificate is ignored.
             certificate_names: SPIFFE ids and common name of the client's certificate, which TLS has verified.
-            waited_seconds: How long ago the call arrived; a token that was valid at that time still counts.
+            waited_seconds: How long ago the call arrived; a token that was valid at that time is accepted.
         """
         if self._tokens is None and self._identities is None:
             return ANYBODY

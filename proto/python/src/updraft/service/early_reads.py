@@ -2,15 +2,15 @@
 """Memory bound for messages that arrive before their exchange is admitted: commands, functions, artifacts.
 
 When the service reads, gRPC receives the whole message before it reveals the message's size. So any number of clients
-could send large messages at once, and neither queue nor quota would know about these messages yet. While such reads are
-open, the service checks how much memory it has allocated. Above the limit, it refuses half of the reads. It picks the
-callers with the most open reads, and refuses the longest-open reads of each caller first. This rarely affects clients
-that send at network speed, because their reads end soon. If unauthenticated callers have open reads, the service first
-refuses all of these: such callers send requests of only a few bytes.
+could send large messages at once, and neither queue nor quota would know about these messages yet. While reads of such
+messages are open, the service checks how much memory it has allocated. Above the limit, it refuses half of the reads.
+It picks the callers with the most open reads, and refuses the oldest reads of these callers first. Refusals rarely
+affect clients that send at network speed, because their reads end soon. If unauthenticated callers have open reads, the
+service first refuses all of their reads, because a legitimate request of such a caller has only a few bytes.
 
 A check may come late on a busy machine. So only a few of the reads that began since the last check may be open at once,
-and only one while memory is short. gRPC holds back unread messages. So however late the next check is, no more than
-that many new messages can be arriving.
+and only one while memory is short. gRPC holds back unread messages. So only these few new messages can arrive before
+the next check, however late that check is.
 """
 
 import asyncio
@@ -157,7 +157,7 @@ class EarlyReads:
 class _Turns:
     """Limit on reads that begin between two checks. Callers take turns; each caller's reads begin in order of arrival.
 
-    Without turns, a caller that opens many reads and sends nothing would hold up everyone behind it.
+    Without turns, a caller that opens many reads and sends nothing would delay all callers behind it.
     """
 
     def __init__(self, most: int) -> None:
@@ -173,7 +173,7 @@ class _Turns:
         try:
             await turn
         except BaseException:
-            # The turn may have been granted at the same moment.
+            # The turn may have been granted at the moment of the cancellation.
             self.give_back(turn)
             raise
         return turn
@@ -212,14 +212,14 @@ class _Turns:
 def _caller(identity: Identity) -> str:
     """Return the share, tenant or name under which a caller's reads are counted.
 
-    A caller without a fixed tenant counts under its name, because the command names the tenant, and the command is
+    A caller without a fixed tenant counts under its name, because only the command names the tenant, and the command is
     still unread.
     """
     return identity.share or identity.tenant or identity.name
 
 
 def _half(reads: dict[asyncio.Timeout, str]) -> list[asyncio.Timeout]:
-    """Return half of the reads: the oldest of the callers with the most reads, so that callers keep equal numbers."""
+    """Return half of the reads: the oldest reads of the callers with the most, so that callers keep equal numbers."""
     of_callers: dict[str, list[asyncio.Timeout]] = {}
     for patience, caller in reads.items():
         of_callers.setdefault(caller, []).append(patience)

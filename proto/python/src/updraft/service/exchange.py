@@ -21,8 +21,9 @@ from updraft.service.identity import Identity
 from updraft.service.telemetry import shortened
 from updraft.v1.exchange_pb2 import RequestMetadata, TaskIdentity
 
-# Longest wait for each of the messages that open an exchange. Every client sends them as soon as the call is open, and
-# a slow network takes a second or two. Until these messages arrive, the call holds memory and its tenant is unknown.
+# Longest wait for each of the messages that open an exchange. Every client sends these messages as soon as the call is
+# open, and a slow network takes a second or two. Until the messages arrive, the call holds memory, and its tenant is
+# unknown.
 FIRST_MESSAGE_TIMEOUT_SECONDS = 10.0
 
 # How long to wait for a client to read its error message.
@@ -139,7 +140,7 @@ def check_size(size_bytes: int, max_message_bytes: int, service: str, what: str 
 
 
 def parse_message(kind: type[Parsed], encoded: bytes | memoryview, otherwise: str) -> Parsed:
-    """Parse a protobuf message from a client; raise a ProtocolError that says `otherwise` if it is malformed."""
+    """Parse a protobuf message from a client; raise a ProtocolError with the text `otherwise` if malformed."""
     try:
         return kind.FromString(bytes(encoded))
     except DecodeError as error:
@@ -232,7 +233,7 @@ async def fail_without_finish() -> NoReturn:
 
 
 async def send_last(sending: Awaitable[None]) -> None:
-    """Send the message with the error; a client that does not read it in time gets only the status."""
+    """Send the message with the error; a client that does not read this message in time receives only the status."""
     try:
         async with asyncio.timeout(LAST_MESSAGE_TIMEOUT_SECONDS):
             await sending

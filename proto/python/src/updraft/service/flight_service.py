@@ -129,7 +129,7 @@ class Call:
     async def identity_now(self) -> Identity:
         """Check the caller's credentials with the current files; return its identity or raise UnauthenticatedError.
 
-        A token that expired since the call began still counts; a revoked token does not.
+        A token that expired since the call began is accepted; a revoked token is not.
         """
         if self._identify is None:
             return self.identity
@@ -170,7 +170,7 @@ class FlightService(ABC):
         drain_doc: str,
         allow_remote_drain: bool,
     ) -> None:
-        """Set up the actions; every service also gets DRAIN_ACTION and WHOAMI_ACTION.
+        """Set up the actions; every service also has DRAIN_ACTION and WHOAMI_ACTION.
 
         Args:
             name: Name of the service in errors.
@@ -190,7 +190,7 @@ class FlightService(ABC):
 
     @abstractmethod
     async def do_exchange(self, call: Call) -> None:
-        """Serve one exchange, which ends with OK when this returns."""
+        """Serve one exchange; the call ends with OK when this method returns."""
 
     def list_flights(self) -> Iterable[Any]:
         """Return all flights, as pyarrow.flight.FlightInfo; by default, there are no flights."""
@@ -248,8 +248,8 @@ def flight_handler(
     """Return the gRPC handler of `service`, which authenticates callers with `authenticator`.
 
     Flight's other methods end with UNIMPLEMENTED. Every method is declared as streaming, because gRPC would receive the
-    request of a unary method, whatever its size, before the service authenticates the caller. On the wire, both kinds
-    look the same.
+    request of a unary method, whatever its size, before the service authenticates the caller. On the wire, unary and
+    streaming methods look the same.
     """
     adapter = _Adapter(service, authenticator, audit, request_timeout_seconds)
     return grpc.method_handlers_generic_handler(
@@ -345,7 +345,7 @@ class _Adapter:
         return request
 
     async def _identity(self, context: Any, waited_seconds: float = 0.0) -> Identity:
-        """Return the caller's identity; raise UnauthenticatedError. A token valid `waited_seconds` ago still counts."""
+        """Return the caller's identity; raise UnauthenticatedError. Accept a token valid `waited_seconds` ago."""
         headers = list(context.invocation_metadata() or ())
         for name in _HEADERS_OF_CALLERS:
             # If a header is repeated, a proxy in front of this service may have checked one value while this service
@@ -381,7 +381,7 @@ def _forget_locals(error: BaseException | None) -> None:
     """Free the local variables of the functions that failed, such as a client's messages.
 
     The error and the frames of these functions refer to each other, so the variables would otherwise stay in memory
-    until Python's cycle collector runs. In a service that does little, that can take hours.
+    until Python's cycle collector runs. In an idle service, the collector may not run for hours.
     """
     while error is not None:
         traceback.clear_frames(error.__traceback__)

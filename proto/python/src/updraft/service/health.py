@@ -24,8 +24,8 @@ ends the oldest watch."""
 # The empty name stands for the whole service.
 WHOLE_SERVICE = ""
 
-# SERVING as long as the process answers, even while it is not ready (draining, recovering): such a process must not be
-# restarted.
+# This name is SERVING as long as the process answers, even while the process is not ready (draining, recovering),
+# because a process that answers must not be restarted.
 LIVE = "updraft.live"
 
 
@@ -34,8 +34,8 @@ _QUESTION_SECONDS = 10.0
 _UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 Read = Callable[[Any], Awaitable[bytes | None]]
-"""Function that takes a call's context and returns the call's first message, or None if there is none. It raises
-UpdraftError."""
+"""Function that takes a call's context and returns the call's first message, or None for a call without messages. The
+function may raise UpdraftError."""
 
 
 class Server(Protocol):
@@ -80,7 +80,7 @@ class _Methods:
     """gRPC methods on one server.
 
     Every method is declared as streaming, because gRPC would receive the request of a unary method, whatever its size,
-    before our code runs. On the wire, both kinds look the same.
+    before our code runs. On the wire, unary and streaming methods look the same.
     """
 
     def __init__(self, servicer: health.aio.HealthServicer, read: Read) -> None:

@@ -12,8 +12,8 @@ INTERVAL_SECONDS = 1.0
 SILENT_TURNS = 5
 """Number of consecutive checks without a beat after which a child counts as stuck."""
 LOADING_TURNS = 120
-"""Number of checks without a first beat after which a child counts as stuck. It is high because a child may have much
-to load."""
+"""Number of checks without a first beat after which a child counts as stuck. The number is high because a child may
+have much to load."""
 
 _VARIABLE = "UPDRAFT_HEARTBEAT"
 _PIPE_BYTES = 4096
@@ -50,7 +50,7 @@ class HeartbeatMonitor:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variable that tells the child its descriptor, `writing`; pass on the descriptor itself too."""
+        """Environment variable with the number of the descriptor `writing`, which the child must inherit."""
         return {_VARIABLE: str(self.writing)}
 
     def started(self) -> None:

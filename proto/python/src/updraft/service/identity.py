@@ -33,10 +33,10 @@ class Identity:
     roots: tuple[str, ...] = ()
     """Roots of a writer below which the identity may write; empty for all roots."""
     share: str = ""
-    """Name under which the identity's exchanges are counted for fair shares, whatever tenant they name. If empty, they
-    are counted under the tenant."""
+    """Name under which the identity's exchanges are counted for fair shares, whatever tenant an exchange names. If
+    empty, exchanges are counted under their tenant."""
     expires_seconds: float | None = field(default=None, compare=False)
-    """Expiry of its credential, in seconds since 1970; None if it does not expire."""
+    """Expiry of the credential, in seconds since 1970; None if the credential does not expire."""
     proven_name: str = field(default="", compare=False)
     """Name that no other client can prove; empty if several clients may have this identity."""
 

@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 _LEEWAY_SECONDS = 30
 _MAX_VERIFIED = 4096
-# Largest time accepted in a token's claims. It lies beyond the year 30,000, so only nonsense exceeds it.
+# Largest time accepted in a token's claims. It lies beyond the year 30,000, so only invalid claims exceed it.
 _MOST_SECONDS = 10**12
 
 _REQUIRED = ["exp", "iat", "iss", "aud"]
@@ -166,7 +166,7 @@ class IssuedTokens:
         return _Verified(issuer.identity(claims), source, keys, names, until_seconds)
 
     def _unknown(self, reason: str, issuer: str = "") -> UnauthenticatedError:
-        """Return the error for an unproven token; only the log gets the reason."""
+        """Return the error for an unproven token; only the log contains the reason."""
         now = time.monotonic()
         if now >= self._logs_again_seconds:
             self._logs_again_seconds = now + _LOG_SECONDS

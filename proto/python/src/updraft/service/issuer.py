@@ -30,8 +30,8 @@ class RevokedTokens(Table):
     jti: frozenset[Text] = frozenset()
     """Values of the claim `jti`."""
     sub: frozenset[Text] = frozenset()
-    """Values of the claim `sub`. All tokens of such a subject are revoked: those of every issuer, and those issued
-    later."""
+    """Values of the claim `sub`. All tokens of such a subject are revoked, whichever issuer issued them, including
+    tokens issued later."""
     token_sha256: frozenset[Digest] = frozenset()
     """SHA-256 digests of whole tokens."""
 
@@ -80,10 +80,10 @@ class Issuer(Table):
     roots: tuple[Name, ...] = ()
     """Roots of a writer below which its tokens may write; empty for all roots."""
     tenant_claim: Annotated[tuple[Text, ...], Field(min_length=1), BeforeValidator(_as_path)] = ("tenant",)
-    """Path of the claim with the tenant: each name is looked up inside the claim before it."""
+    """Path of the claim with the tenant: each name is looked up inside the claim that the previous name led to."""
     tenants_of_subjects: dict[Text, Name] = Field(default_factory=dict)
-    """Tenants by the claim `sub`, or by a prefix of it followed by `*`. If this has entries, `tenant_claim` is
-    unused."""
+    """Tenants by the value of the claim `sub`, or by a prefix of that value followed by `*`. If there are entries,
+    `tenant_claim` is unused."""
     scope_claim: Text = "scope"
     """Claim with the scopes, as a list or as words."""
     default_scopes: frozenset[Scope] = frozenset()
@@ -102,7 +102,7 @@ class Issuer(Table):
         return hash(self.issuer)
 
     def check(self) -> None:
-        """Raise ValueError if the fields do not fit each other."""
+        """Raise ValueError if the fields contradict each other."""
         if (self.keys_file is None) == (self.keys_url is None):
             raise ValueError(f"the issuer {self.name!r} needs either keys_file or keys_url")
         if self.keys_url is None and (self.keys_ca_file or self.keys_token_file):
@@ -119,7 +119,7 @@ class Issuer(Table):
                 raise ValueError(f"the issuer {self.name!r} gives {pattern!r} a tenant that is not in its tenants")
 
     def identity(self, claims: Mapping[str, Any]) -> Identity:
-        """Return the identity of a verified token; raise PermissionDeniedError if it claims more than the ceiling."""
+        """Return the identity of a verified token; raise PermissionDeniedError if the claims exceed the ceiling."""
         return Identity(
             self._name_of(claims.get("sub")),
             self._tenant(claims),

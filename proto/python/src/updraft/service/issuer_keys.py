@@ -37,7 +37,7 @@ FETCH_SECONDS = 5.0
 _GIVEN_UP_SECONDS = 30.0
 """Age at which a running fetch counts as lost, so that another fetch may start."""
 REFRESH_SECONDS = 30.0
-"""Interval of fetches while keys are usable, unless the issuer's entry sets another."""
+"""Interval of fetches while keys are usable, unless the issuer's entry sets another interval."""
 PAUSE_SECONDS = 10.0
 """Shortest time between two fetches, whatever triggers them."""
 KEPT_SECONDS = 3600.0
@@ -167,7 +167,7 @@ class UrlKeys:
         return good.keys if good is not None and self._clock() - good.seconds < KEPT_SECONDS else None
 
     def refresh(self) -> None:
-        """Fetch the keys again if that is due."""
+        """Fetch the keys again if a fetch is due."""
         good = self._good
         if good is None or self._problem or self._clock() - good.seconds >= self._refresh_seconds:
             self.look_again()
@@ -269,7 +269,7 @@ def _token_in(path: Path) -> str:
 
 
 class _Deadline:
-    """Time limit for a whole fetch; it then closes the connections. A socket timeout would restart with each byte."""
+    """Time limit for a whole fetch, enforced by closing connections. A socket timeout would restart with each byte."""
 
     def __init__(self, seconds: float) -> None:
         self.has_passed = False

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 # Maximum number of open calls on one connection. An executor has one connection, with a call for each of its task
 # slots. So a service sees thousands of calls only over many connections.
 MAX_CALLS_OF_A_CONNECTION = 1024
-# A handshake takes a few round trips. A connection that takes longer than this to finish one is a scan, or an attempt
-# to use up sockets.
+# A handshake takes a few round trips. A connection that takes longer than this to finish a handshake is a scan, or an
+# attempt to use up sockets.
 HANDSHAKE_TIMEOUT_SECONDS = 10.0
 # Interval of probes on a silent connection. If the client's machine is gone, the probes free the client's worker within
 # two minutes. The probes also keep the connection known to NATs and load balancers, which forget a connection after
@@ -70,7 +70,7 @@ class ListenError(StartError):
 
 
 class FlightServer(Protocol):
-    """gRPC server for Flight: one of this process, or one whose connections other processes hold."""
+    """gRPC server for Flight: a server of this process, or a server whose connections other processes hold."""
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
         """Serve these methods."""
@@ -79,7 +79,7 @@ class FlightServer(Protocol):
         """Bind the addresses of the settings, and serve; return the bound addresses. Raise ListenError."""
 
     async def stop(self, grace: float | None) -> None:
-        """Accept nothing more; end open calls after `grace` seconds, or at once."""
+        """Accept nothing more; end open calls after `grace` seconds, or at once if `grace` is None."""
 
 
 class OwnFlightServer:
@@ -110,7 +110,7 @@ class OwnFlightServer:
         return addresses
 
     async def stop(self, grace: float | None) -> None:
-        """Accept nothing more; end open calls after `grace` seconds, or at once."""
+        """Accept nothing more; end open calls after `grace` seconds, or at once if `grace` is None."""
         await self._server.stop(grace)
 
     def _credentials(self) -> grpc.ServerCredentials | None:
@@ -247,8 +247,8 @@ async def _keep_watching(authenticator: Authenticator) -> None:
 
 def _flight_options(settings: "ServiceSettings", *, shares_port: bool) -> Sequence[tuple[str, int]]:
     certified = (("grpc.max_connection_age_ms", _CERTIFIED_CONNECTION_MILLISECONDS),)
-    # Twice the limit, so that a message somewhat beyond the limit gets our error instead of gRPC's. Our error names
-    # both sizes.
+    # Twice the limit, so that a message somewhat beyond the limit is refused with our error, which names both sizes,
+    # instead of gRPC's error.
     options = _channel_options(2 * settings.max_message_bytes, shares_port=shares_port)
     return (*options, *(certified if settings.tls_client_ca_file is not None else ()))
 
@@ -322,8 +322,8 @@ def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:
     return f"unix://{path.absolute()}"
 
 
-# Flight over TCP, Flight over a Unix socket, and health get a quarter of the descriptors each. The last quarter is for
-# files, workers and pages.
+# Flight over TCP, Flight over a Unix socket, and health may each use a quarter of the descriptors. The last quarter is
+# for files, workers and pages.
 _LISTENERS = 3
 # Limit assumed if the kernel sets none; gRPC's option has only 32 bits.
 _UNLIMITED = 1 << 20
@@ -333,7 +333,7 @@ def allow_all_descriptors() -> None:
     """Raise this process's soft limit on open descriptors to its hard limit.
 
     The usual soft limit of 1024 exists for programs that use select, and a service does not use select. An unknown
-    client could open that many connections within seconds. The service could then neither store an artifact nor take a
+    client could open 1024 connections within seconds. The service could then neither store an artifact nor take a
     worker.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

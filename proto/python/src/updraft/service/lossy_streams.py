@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Standard output and error that neither block nor fail the process that writes to them.
 
-Once an unread pipe is full, it blocks its writers. Writes to a full disk fail. Both affect Python code and C libraries.
+A full, unread pipe blocks its writers, and writes to a full disk fail, both in Python code and in C libraries.
 `protect_standard_streams` reopens pipes and terminals as non-blocking, also for child processes, and installs Python
 streams that drop data which cannot be written at once. It starts no thread.
 """

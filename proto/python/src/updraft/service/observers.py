@@ -65,7 +65,7 @@ def _can_be_bound(address: str, version: int) -> bool:
         try:
             probe.bind((address, 0))
         except OSError as error:
-            # Other errors prove nothing. Then assume that the address is local, so that a token is required.
+            # Other errors do not prove that the address is remote, so treat the address as local and require a token.
             return error.errno != errno.EADDRNOTAVAIL
     return True
 

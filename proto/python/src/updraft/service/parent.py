@@ -20,8 +20,8 @@ def parent_environment() -> dict[str, str]:
 def follow_parent() -> None:
     """Let the kernel kill this process when the supervisor dies, and unblock the signals that the supervisor blocks.
 
-    A child calls this first. If the supervisor did the same between fork and exec, `subprocess` would use fork instead
-    of vfork, and fork handlers such as gRPC's could end the child.
+    A child calls this first. If the supervisor made these calls between fork and exec, `subprocess` would use fork
+    instead of vfork, and fork handlers such as gRPC's could end the child.
     """
     supervisor = int(os.environ.pop(_VARIABLE))
     if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:

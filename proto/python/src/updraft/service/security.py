@@ -176,7 +176,7 @@ class Revocable(Generic[Content]):
         return self._valid
 
     def refresh(self) -> None:
-        """Check the file, and log if that revokes or restores what it grants."""
+        """Check the file; log if a change has revoked or restored what the file grants."""
         known = self._files.content
         if self._files.unconfirmed_seconds > _GRACE_SECONDS:
             if self._valid is not None:

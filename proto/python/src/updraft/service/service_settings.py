@@ -227,7 +227,7 @@ class ServiceSettings(Settings):
         return parse_tcp_address(self.metrics_listen) if self.metrics_listen else None
 
     def with_free_ports(self) -> Self:
-        """Return a copy with every port 0 replaced by a free port, so that a restarted process binds the same ports."""
+        """Return a copy with free ports in place of port 0, so that a restarted process binds the same ports."""
         free = {
             name: str(with_free_port(parse_tcp_address(text)))
             for name in ("listen", "admin_listen", "metrics_listen")

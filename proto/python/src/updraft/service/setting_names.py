@@ -46,7 +46,7 @@ class SettingNames:
         self._value_of = value_of
 
     def named(self, text: str) -> str:
-        """Return the text with each option replaced by the name under which the setting was set."""
+        """Return the text with each option replaced with the name under which the setting was set."""
         return _OPTION.sub(self._name, text) if self._configured_by else text
 
     @contextmanager

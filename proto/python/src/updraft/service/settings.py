@@ -30,8 +30,8 @@ def setting(doc: str, *, default: Any = PydanticUndefined, unit: str = "", commo
     """Declare a setting.
 
     Args:
-        doc: Description for `--help` and the reference page. It says what the setting controls or does, then when to
-            change it.
+        doc: Description for `--help` and the reference page: what the setting controls or does, then when to change the
+            setting.
         default: Default value; without one, the setting is required.
         unit: Unit of the value, shown with the description; empty for texts and flags.
         common: Whether most operators set it. The first table of the reference page has these settings.
@@ -51,7 +51,7 @@ def split_at_commas(value: object) -> object:
 
 
 def restated(settings: type[Settings], name: str, *, default: Any = PydanticUndefined) -> Any:
-    """Return the setting `name` of another class, with `default` as its default if that is given."""
+    """Return the setting `name` of another class, with `default` as its default, if given."""
     field = copy.copy(settings.model_fields[name])
     if default is not PydanticUndefined:
         field.default = default
@@ -81,7 +81,7 @@ def reference_table(settings: type[Settings], only: Container[str] | None = None
 
 
 def _extra(name: str, field: FieldInfo) -> dict[str, Any]:
-    """Return what `setting()` has kept of a declaration."""
+    """Return the arguments that `setting()` has stored in the field."""
     extra = field.json_schema_extra
     assert isinstance(extra, dict), f"{name} was not declared with setting()"
     return extra

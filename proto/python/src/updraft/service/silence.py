@@ -12,7 +12,7 @@ _MAX_SECONDS_BETWEEN_LOOKS = 30.0
 
 
 class Silence:
-    """Silence of one side; a limit of 0 seconds switches this off.
+    """Silence of one side; a limit of 0 seconds sets no limit.
 
     Call `is_too_long` no more often than every `look_seconds`. The default interval is what `seconds_between_looks`
     returns for the limit. Silence is counted in checks, not by the clock: time during which the watcher itself was

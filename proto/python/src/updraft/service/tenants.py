@@ -18,7 +18,7 @@ class TenantCaps:
     """Maximum that one tenant may hold at a time; None sets no cap. The fields are keys of the identities file."""
 
     max_workers: int | None = None
-    """Busy workers. At the cap, an exchange gets a worker only if its task already holds a worker."""
+    """Busy workers. At the cap, an exchange receives a worker only if its task already holds a worker."""
     max_waiting: int | None = None
     """Exchanges that wait for a worker."""
     max_queue_bytes: int | None = None
@@ -78,8 +78,8 @@ class Caps:
 
 
 RESERVED_TENANTS = 10
-"""Number of tenants that a service keeps from starving each other. Each of them has a part of the reserve, which is an
-eighth of everything. All tenants share the other seven eighths."""
+"""Number of tenants that a service keeps from starving each other. Each of these tenants has a part of the reserve,
+which is an eighth of the service's room. All tenants share the other seven eighths."""
 _RESERVE_DIVISOR = 8
 
 
@@ -89,7 +89,7 @@ def own_room(limit: int) -> int:
 
 
 class Reserve:
-    """Room with a part reserved for each of ten tenants. Tenants share the rest, and one tenant may take all of it.
+    """Room with a part reserved for each of ten tenants. All tenants share the other room; one tenant may use it all.
 
     While at most nine other tenants hold room, a tenant that stays within its own part always finds that part free.
     `limit` is the whole room and `own` the part of each tenant, in the same unit.

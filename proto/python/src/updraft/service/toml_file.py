@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser of TOML files that operators write. It is slow to import, so only services with such a file import it."""
+"""Parser of TOML files that operators write; slow to import, so only services with such a file import it."""
 
 import tomllib
 from typing import Annotated, TypeVar

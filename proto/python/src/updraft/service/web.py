@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Maximum number of connections from this machine, where functions run. The same number of connections may come from
 # other machines, so that neither side can keep the other side out.
 _MOST_CONNECTIONS = 16
-# At the limit, a new connection replaces the oldest connection if that is older than this.
+# At the limit, a new connection replaces the oldest connection if the oldest one is older than this.
 _OLD_SECONDS = 2.0
 # A connection ends if it is silent for this long.
 _SILENCE_SECONDS = 10.0
@@ -100,7 +100,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         return True
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection, however it ended."""
+        """Close a connection, however its request ended."""
         with self._lock:
             self._open.pop(request, None)
         super().shutdown_request(request)

@@ -16,7 +16,7 @@ _DROPPED = "worker output was dropped: print less, or raise --output-lines-per-s
 _CONSOLE_LINE = re.compile(rf"\S+ \[\w+ *\] (?P<event>{_EVENT}|{_DROPPED}) +(?P<fields>\w+=.*)")
 # Values with blanks, quotes or line breaks are written as Python literals.
 _FIELD = re.compile(r"""(\w+)=('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|\S*)""")
-# A crash prints its frames in a form that differs from that of a traceback. Only the user's own frames are shown.
+# A crash prints its frames in another format than a traceback. Only the user's own frames are shown.
 _OURS = r".*/(?:updraft_server/.*|updraft/functions/.*|pyspark/(?:worker|util|serializers)\.py)|<frozen .*>"
 _FRAME_OF_OURS = re.compile(rf"""  File "(?:{_OURS})", line \d+ in |Extension modules: """)
 

@@ -20,7 +20,7 @@ class CellProgress:
 
         Args:
             status: Returns the pool's `/status.json`, or raises OSError.
-            show: Shows a line in place of the last one; None shows it in the notebook or on the terminal.
+            show: Shows a line in place of the previous line; None shows the line in the notebook or on the terminal.
         """
         self._status = status
         self._show = show
@@ -47,7 +47,7 @@ class CellProgress:
     def _follow(self, ended: threading.Event) -> None:
         rows, last_rows, seen, show, completions = 0, None, "", self._show, _Completions()
         began_at: float | None = None
-        # The pool takes a sample every few seconds. Ignore the current one, which was taken before the cell began.
+        # The pool takes a sample every few seconds. Ignore the current sample, which was taken before the cell began.
         with contextlib.suppress(OSError):
             status = self._status()
             seen, last_rows = status["at"], status["rows"]
@@ -74,7 +74,7 @@ class CellProgress:
 
 
 class _Completions:
-    """Last change in the counts of Spark's tasks, in seconds that the pool had worked for the cell."""
+    """Time of the last change in the counts of Spark's tasks: how long the pool had worked for the cell by then."""
 
     def __init__(self) -> None:
         self._tasks: tuple[int, int] | None = None
@@ -98,9 +98,9 @@ def progress_line(
     Args:
         status: The pool's `/status.json`.
         rows: Number of rows that functions have taken.
-        tasks: Spark's completed tasks and all tasks of the running stages, if Spark says so.
+        tasks: Numbers of completed tasks and of all tasks in Spark's running stages; None if unknown.
         seconds: How long the pool has worked for the cell.
-        completed_seconds: Value of `seconds` when the last task completed; None if that was now.
+        completed_seconds: Value of `seconds` when the last task completed; None if a task has completed just now.
     """
     workers = status["workers"]
     # While workers compute large batches, they take no rows. Show the average then: 0 rows/s would look like a stop.
@@ -115,7 +115,7 @@ def progress_line(
         completed, total = tasks
         parts.append(f"{completed} of {total} tasks")
         all_seconds = (seconds if completed_seconds is None else completed_seconds) * total / max(completed, 1)
-        # Show no estimate once it has passed, because the running tasks take longer than the completed ones.
+        # Show no estimate that has already passed: the running tasks take longer than the completed tasks.
         if completed and all_seconds > seconds:
             parts.append(f"about {all_seconds - seconds:.0f} s left")
     return f"updraft: {', '.join(parts)}"
@@ -140,7 +140,7 @@ def _is_in_notebook() -> bool:
 
 
 def _shown_in_place() -> Callable[[str], object]:
-    """Return a function that shows a line in place of the last one, in a notebook or on a terminal."""
+    """Return a function that shows a line in place of the previous line, in a notebook or on a terminal."""
     if not _is_in_notebook():
         return _show_on_terminal
     handle: Any = None

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 def call(
     name: str, *arguments: Column | str, version: str = "", pool: str = "default", catalog: str = "updraft"
 ) -> Column:
-    """Return a column of the function's results, one for each row, or one for each group if it is an aggregate.
+    """Return a column of the function's results, one for each row, or, for an aggregate, one for each group.
 
     `name` is the function's name, with its dots. `arguments` are columns or their names, in the order of the signature;
-    Spark casts them to the signature's types if that changes no value. Without `version`, the pool chooses one. `pool`
-    is a namespace of `catalog`: `default` is the pool of `spark.updraft.udf.endpoint`.
+    Spark casts them to the signature's types if the cast changes no value. Without `version`, the pool chooses one.
+    `pool` is a namespace of `catalog`: `default` is the pool of `spark.updraft.udf.endpoint`.
     """
     from pyspark.sql import functions
 

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interrupts of notebook cells and programs: Ctrl-C cancels the Spark jobs that the main thread waits for.
 
-PySpark's own signal handler does not do that in a classic session, for two reasons:
+In a classic session, PySpark's own signal handler does not cancel these jobs, for two reasons:
 
 - It calls `SparkContext.cancelAllJobs` in the main thread. That thread already waits on its connection to the JVM, so
   the call fails, and the jobs go on. We run this method in another thread, which has its own connection.
 - A Jupyter kernel replaces PySpark's handler for each cell. We add a handler that cancels the jobs of the cell, found
   by a job tag, and then calls the kernel's handler.
 
-The kernel's handler raises KeyboardInterrupt. In the middle of a call to the JVM, that breaks the connection: PySpark's
+The kernel's handler raises KeyboardInterrupt. During a call to the JVM, this exception breaks the connection: PySpark's
 next call, such as one in a `finally` clause, raises a Py4JError or a Py4JJavaError, which hides the KeyboardInterrupt.
 The JVM answers as soon as the jobs are cancelled, so we call the kernel's handler after the answer, or after a second.
 
-Spark Connect cancels its operations itself. Nothing here imports pyspark or IPython: a process that has not imported
-them needs no handler.
+Spark Connect cancels its operations itself. Nothing here imports pyspark or IPython: a process that has imported
+neither of them needs no handler.
 """
 
 import contextlib
@@ -60,7 +60,8 @@ class JobInterrupts:
             context.cancelAllJobs = self._original
         self._original = None
         self._end_cell()
-        # If a cell runs, only the main thread can restore the signal handler. The cell's end then calls this again.
+        # While a cell runs, keep the hooks, because only the main thread can restore the signal handler. `_end_cell`
+        # then calls this method again.
         if self._shell is not None and self._cell is None:
             for event, callback in self._events():
                 with contextlib.suppress(ValueError):
@@ -68,7 +69,7 @@ class JobInterrupts:
             self._shell = None
 
     def install(self) -> None:
-        """Install the hooks in PySpark and IPython, if imported; call this again when more may be imported."""
+        """Install the hooks in PySpark and IPython, if imported; call this again after a later import."""
         context = _spark_context()
         if context is not None and self._original is None:
             self._original = context.cancelAllJobs
@@ -121,7 +122,7 @@ class _Cell:
         self._tag = tag
         self._has_ended = False
         self._previous: Any = None
-        """Handler that this one replaced. Each cell has its own, so handlers never call each other in a cycle."""
+        """Handler that `interrupted` replaced. Each cell stores one, so handlers never call each other in a cycle."""
         self._client = getattr(getattr(context, "_gateway", None), "_gateway_client", None)
         self._call: Callable[..., Any] | None = None
         self._is_in_call = False
@@ -140,7 +141,7 @@ class _Cell:
         self._previous = signal.signal(signal.SIGINT, self.interrupted)
 
     def end(self) -> None:
-        """Restore the previous handler, unless another one has replaced ours, and remove the tag."""
+        """Restore the previous handler, unless another handler has replaced ours, and remove the tag."""
         self._has_ended = True
         if self._awaited is not None:
             self._awaited.set()
@@ -153,7 +154,7 @@ class _Cell:
             self._context.removeJobTag(self._tag)
 
     def interrupted(self, number: int, frame: Any) -> None:
-        """Cancel the cell's jobs, then call the previous handler; in a call to the JVM, only after its answer."""
+        """Cancel the cell's jobs, then call the previous handler; if the JVM is being called, wait for its answer."""
         if self._awaited is not None:
             # The JVM has not answered in time, or the user has pressed the button again.
             self._awaited = None
@@ -173,7 +174,7 @@ class _Cell:
 
     def _raise(self, number: int, frame: Any) -> None:
         if getattr(self._previous, "__module__", "").startswith("pyspark."):
-            # In a terminal this is PySpark's own handler. It would also cancel the jobs of other threads.
+            # In a terminal, the previous handler is PySpark's own, which would also cancel the jobs of other threads.
             raise KeyboardInterrupt
         if callable(self._previous):
             self._previous(number, frame)

@@ -33,8 +33,9 @@ def jar(spark: str | None = None, *, scala: str | None = None) -> Path:
     """Return the path of the connector's jar for a version of Spark: the value of `spark.jars`.
 
     Args:
-        spark: Version of Spark, such as "4.3" or "4.3.0"; None for that of the PySpark installed here.
-        scala: Version of Spark's Scala, such as "2.12"; None for that of PySpark from PyPI. Only Spark 3.5 has two.
+        spark: Version of Spark, such as "4.3" or "4.3.0"; None for the version of the PySpark installed here.
+        scala: Version of Spark's Scala, such as "2.12"; None for the Scala of PySpark from PyPI. Only Spark 3.5 has
+            jars for two versions.
 
     Raises:
         ValueError: Updraft has no jar for this Spark and Scala, or `spark` is None and no PySpark is installed.

@@ -109,8 +109,8 @@ class LocalPool(LocalService):
             settings: Options to change, as for `local_pool`.
 
         Raises:
-            LocalServiceError: The pool did not start; the message says why. Call `restart` again: it forgets the
-                options that failed.
+            LocalServiceError: The pool did not start; the message says why. Failed options are forgotten, so `restart`
+                can be called again without them.
         """
         if self._was_stopped:
             raise LocalServiceError("the pool was stopped: start another one with local_pool()")
@@ -148,7 +148,7 @@ class LocalPool(LocalService):
             raise OSError(f"{address} sent an incomplete answer: {error}") from error
 
     def _status_token(self) -> str:
-        """Return the token for `status`: the pool's own, or the first of the user's file, which no link may show."""
+        """Return the pool's own token for `status`, or the first in the user's file, which must not be in a link."""
         own_file = self._settings.get("metrics_token_file")
         if self.status_password or not own_file:
             return self.status_password
@@ -212,7 +212,7 @@ class LocalPool(LocalService):
             self._output.end()
 
     def _load_again(self) -> bool:
-        """Make the pool load all code again; return whether it did. Running exchanges finish with the old code."""
+        """Make the pool load all code again; return whether that worked. Running exchanges finish with the old code."""
         assert self._process is not None
         self._ready = json.loads(self._ready_file.read_text())
         zygote, refused = self._ready["zygote"], self._ready["refused_reloads"]
@@ -270,7 +270,8 @@ _POOLS_OF_NOTEBOOK: list[LocalPool] = []
 
 def _tell(notice: str) -> None:
     sys.stderr.write(f"updraft: {notice}\n")
-    # A kernel sends the two streams separately. Flush, so that the notice comes before the cell's own output.
+    # A kernel sends standard output and standard error separately. Flush, so that the notice appears before the cell's
+    # own output.
     sys.stderr.flush()
 
 
@@ -292,7 +293,7 @@ def local_pool(workers: int | None = None, **settings: Unpack[PoolOptions]) -> L
         "session_functions": "unsigned",
         "worker_memory_bytes": min(memory_limits().values()) // 4,
         "output_lines_per_second": _OUTPUT_LINES_PER_SECOND,
-        # Only this user reaches the pool.
+        # Only the user who started this process can connect to the pool.
         "allow_remote_stacks": True,
         **_given(settings),
     }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Service that runs as a child of this process, on a Unix socket that other users cannot reach.
 
-The child's standard input is an unused pipe. It closes when this process ends, even if killed, and the service then
-shuts down gracefully (`--end-with-stdin`).
+The child's standard input is an unused pipe. The pipe closes when this process ends, even if this process is killed.
+The service then shuts down gracefully (`--end-with-stdin`).
 """
 
 import atexit
@@ -91,7 +91,7 @@ class LocalService:
 
         Args:
             noun: Name of the service in messages: "pool" or "writer".
-            distribution: Distribution that contains it.
+            distribution: Distribution that contains the service.
             arguments: Options of its `serve` command.
             settings: More options, with underscores: `worker_memory_bytes=...`.
 
@@ -128,7 +128,7 @@ class LocalService:
 
     def _start(self) -> None:
         """Start the service and wait until it is ready; raises LocalServiceError."""
-        # Remove the file of the previous service, which would make the new one look ready.
+        # Remove the ready file of the previous service, which would make the new service look ready.
         self._ready_file.unlink(missing_ok=True)
         environment = {**os.environ, "UPDRAFT_CONFIGURED_BY": f"local_{self._noun}()", **self._environment()}
         log_file = None if self._shows_log else self.log_file
@@ -173,7 +173,7 @@ class LocalService:
         return Path(path).read_text().strip() if path else ""
 
     def spark_conf(self) -> dict[str, str]:
-        """Return the confs for a Spark session on this machine; those of a pool and a writer can be merged.
+        """Return the confs for a Spark session on this machine; the confs of a pool and a writer can be merged.
 
         Raises:
             RuntimeError: This process has started Spark without Updraft, and the next session would use the same JVM.
@@ -220,7 +220,7 @@ class LocalService:
             return
         self._end()
         shutil.rmtree(self._directory, ignore_errors=True)
-        # If an interrupt ends this method early, the exit of this process calls it again.
+        # If an interrupt ends this method early, Python calls it again when this process exits.
         atexit.unregister(self.stop)
 
     def _end(self) -> None:
@@ -313,7 +313,7 @@ def _started(command: Sequence[str], log_file: Path | None, environment: Mapping
 
 
 def in_python(text: str) -> str:
-    """Replace the names of options in a message by those of Python arguments."""
+    """Replace the names of options in a message with the names of Python arguments."""
     return _OPTION.sub(lambda found: found[1].replace("-", "_"), text)
 
 

@@ -15,7 +15,7 @@ class LocalWriter(LocalService):
     _option_names = WriterOptions.__optional_keys__
 
     def spark_conf(self) -> dict[str, str]:
-        """Return the confs with which a Spark session here writes `updraft-parquet` and `updraft-orc` through it.
+        """Return the confs for a Spark session here that writes `updraft-parquet` and `updraft-orc` through the writer.
 
         Raises:
             ValueError: Updraft has no jar for the PySpark that is installed here.

@@ -28,7 +28,7 @@ class LoadedFunction:
     """Function that is constructed once and called for any number of exchanges."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Load a function; raise TypeError if it is not registered. Errors of its constructor pass through."""
+        """Load a function; raise TypeError if it is not registered, or whatever its constructor raises."""
         if not isinstance(function, Function):
             raise TypeError(f"{function!r} is not a registered function: decorate it with @function")
         self._function: Function[..., Any] = function
@@ -111,7 +111,7 @@ class LoadedFunction:
         return pa.Table.from_batches(dealt)
 
     def _in_parts(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the results of a batch as a model process computes them; an empty batch never reaches the process."""
+        """Return the results of a batch as a model process computes them; it never receives an empty batch."""
         assert self._function.batching is not None
         rows = self._function.batching.rows
         model = cast(LoadedScalar, self._loaded)

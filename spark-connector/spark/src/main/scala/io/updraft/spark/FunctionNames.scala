@@ -33,7 +33,7 @@ import io.updraft.spark.functions.{
 }
 
 /** Rule that resolves pool functions where Spark does not ask a catalog: table functions, named
-  * arguments, DESCRIBE, and names of columns.
+  * arguments, DESCRIBE, and column names derived from calls.
   */
 case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
 
@@ -83,7 +83,7 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
   }
 
   /** Return whether a catalog has this function. The function may return values or a table, because
-    * a catalog does not say which.
+    * a catalog does not distinguish the two.
     */
   private def hasAny(place: FunctionPlace) = place match {
     case FunctionPlace.Catalog(functions: CatalogFunctions, name) =>
@@ -102,8 +102,8 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
     if (name.length == 1) first(places, isFoundIn)
     else
       places match {
-        // The name can only mean a pool's function. Spark's own error would not suggest the nearest
-        // name.
+        // The name can only mean a pool's function. Raise the error here, because Spark's own error
+        // would not suggest the most similar name.
         case Seq(FunctionPlace.Catalog(catalog: FunctionCatalog, inside)) =>
           Some(catalog.find(inside).getOrElse(throw notFound(name, catalog.missing(inside))))
         case _ => first(places, isFoundIn)
@@ -127,16 +127,16 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
         case found => found
       }
     case (place: FunctionPlace.System) +: others if !isFoundIn(place) => first(others, isFoundIn)
-    // Ask a catalog of another kind only if a catalog of pools comes after it.
+    // Ask another kind of catalog only if a catalog of pools comes later in the search path.
     case (place: FunctionPlace.Catalog) +: others
         if others.exists(isOfPools) && !isFoundIn(place) =>
       first(others, isFoundIn)
     case _ => None
   }
 
-  /** Return the table function with its full name if it follows a catalog of pools in Spark's
-    * search path. With the short name, Spark would ask the pools' catalog, which gives Spark no
-    * table functions, and stop there.
+  /** Return the table function under its full name if Spark's search path has a catalog of pools
+    * before the function. Under the short name, Spark would search the pools' catalog, find no
+    * table functions there, and stop.
     */
   private def behindPools(table: UnresolvedTableValuedFunction): UnresolvedTableValuedFunction = {
     val (before, from) = FunctionPath.of(session, table.name).span {

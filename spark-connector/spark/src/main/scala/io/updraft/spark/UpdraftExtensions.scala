@@ -15,8 +15,8 @@ import io.updraft.spark.write.delta.TableWrites
 import io.updraft.spark.write.iceberg.IcebergWrites
 import io.updraft.spark.write.{WriterCheckStrategy, WriterInput}
 
-/** Spark session extension of Updraft, listed in `spark.sql.extensions`. It does nothing until
-  * `spark.updraft.udf.endpoint` is set.
+/** Spark session extension of Updraft, listed in `spark.sql.extensions`. Functions that the session
+  * ships run on a pool only if `spark.updraft.udf.endpoint` is set.
   */
 class UpdraftExtensions extends (SparkSessionExtensions => Unit) {
 
@@ -25,8 +25,9 @@ class UpdraftExtensions extends (SparkSessionExtensions => Unit) {
     extensions.injectPostHocResolutionRule(_ => RegisteredCalls)
     extensions.injectPreCBORule(_ => RegisteredAggregations)
     extensions.injectPlannerStrategy(UpdraftStrategy(_))
-    // PySpark 3.5 does not load WriterCheckExtension by itself. If Spark has loaded it, this second
-    // strategy skips every command, because each is already checked.
+    // PySpark 3.5 does not load WriterCheckExtension by itself, so add its strategy here. If Spark
+    // did load the extension, this second strategy skips every command, because the first has
+    // already checked each command.
     extensions.injectPlannerStrategy(WriterCheckStrategy(_))
     extensions.injectPlannerStrategy(TableWrites(_))
     extensions.injectPlannerStrategy(IcebergWrites(_))

@@ -8,9 +8,10 @@ import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext,
 
 import io.updraft.spark.workers.{DistributedFiles, ProcessListener}
 
-/** Spark plugin, listed in `spark.plugins`, that runs Spark's own Python workers on the pool: those
-  * of RDDs, streaming state, data sources and everything else that [[UpdraftExtensions]] does not
-  * cover. It serves the processes that Spark starts if `spark.pyspark.python` is `updraft-python`.
+/** Spark plugin, listed in `spark.plugins`, that runs Spark's own Python workers on the pool:
+  * workers for RDDs, streaming state, data sources and everything else that [[UpdraftExtensions]]
+  * does not cover. The plugin serves the processes that Spark starts if `spark.pyspark.python` is
+  * `updraft-python`.
   */
 class WorkerPlugin extends SparkPlugin {
 

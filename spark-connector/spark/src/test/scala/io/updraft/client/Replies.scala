@@ -8,7 +8,7 @@ import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
 /** Replies as an exchange returns them. */
 object Replies {
 
-  /** Return a reply with a batch of binary values, in which outputs end at `rowEnds`. */
+  /** Return a reply with a batch of binary values. Outputs end at `rowEnds`. */
   def ofBinaries(values: Seq[Array[Byte]], rowEnds: Seq[Int]): Reply = {
     val builder = new BinaryBuilder(offsetWidth = 4)
     values.foreach(builder.put)

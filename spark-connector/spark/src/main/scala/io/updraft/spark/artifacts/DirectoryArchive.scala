@@ -13,16 +13,17 @@ import org.apache.commons.compress.archivers.tar.{
   TarConstants
 }
 
-/** Tar archive of a directory that depends only on the directory's contents. If the driver and the
-  * executors have unpacked the same archive of a session, they all produce the same bytes.
+/** Tar archive of a directory. The bytes depend only on the directory's contents. If the driver and
+  * the executors have unpacked the same archive of a session, all of them produce the same bytes.
   *
-  * The archive has no compiled Python files. A driver that imports from the directory adds such
-  * files, and Python would not use them with the modification times set here.
+  * The archive omits compiled Python files. Importing from the directory creates such files on the
+  * driver, but Python would not use them from the archive, because they do not match the
+  * modification times set here.
   */
 object DirectoryArchive {
 
-  /** 1980-01-01, the first day that a zip file can represent. Python reads modification times as
-    * zip dates.
+  /** 1980-01-01, the first day that a zip file can represent. Python's zipfile module rejects
+    * earlier modification times.
     */
   private val ModifiedSeconds = 315532800L
 

@@ -35,8 +35,8 @@ object Measured {
 
   private[this] val known = new ConcurrentHashMap[Stamp, Measured]()
 
-  /** Measure the artifact if it is new to this executor. Other tasks that need the same artifact
-    * wait.
+  /** Return the measured artifact. Measure it first if it is new to this executor; meanwhile, other
+    * tasks that need the artifact wait.
     */
   def of(origin: ArtifactFile): Measured = {
     if (known.size() >= MostKnown) known.clear()

@@ -9,7 +9,7 @@ import org.apache.spark.sql.updraft.{ArtifactFile, ArtifactRole, FunctionArtifac
 import io.updraft.client.Artifact
 import io.updraft.proto.v1
 
-/** Artifact that a function needs, with its role for the function. */
+/** Artifact that a function needs, with the artifact's role. */
 final class SessionArtifact(origin: ArtifactFile, measured: Measured) extends Artifact {
 
   override def sha256(): ByteString = measured.sha256
@@ -44,8 +44,8 @@ object SessionArtifact {
   def of(origin: ArtifactFile): SessionArtifact = new SessionArtifact(origin, Measured.of(origin))
 }
 
-/** Artifact as measured and signed by the driver. A task looks for the bytes only when the pool
-  * asks for them, and the pool asks only once.
+/** Artifact as measured and signed by the driver. A task reads the file only if the pool asks for
+  * the artifact, which the pool does only once.
   */
 final class SignedArtifact(signed: v1.Artifact, artifacts: FunctionArtifacts) extends Artifact {
 

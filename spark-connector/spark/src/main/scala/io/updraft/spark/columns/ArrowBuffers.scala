@@ -13,11 +13,11 @@ import org.apache.arrow.vector.{
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import org.apache.spark.unsafe.Platform
 
-/** Addresses of the buffers of a vector that holds its values as Arrow does. They are valid while
-  * the vector is open.
+/** Addresses of the buffers of a vector that has Arrow's memory layout. The addresses are valid
+  * while the vector is open.
   *
   * @param validity
-  *   address of the validity bitmap, which exists if the vector has a null
+  *   address of the validity bitmap, which is read only if the vector has a null
   * @param offsets
   *   address of the offsets; zero if all values have the same width
   * @param dataBytes
@@ -44,7 +44,9 @@ private[columns] final class ArrowBuffers(
     if (width == 4) Platform.getInt(null, offsets + row * 4L).toLong
     else Platform.getLong(null, offsets + row * 8L)
 
-  /** Call a function with the number of each null among `count` rows, counted from row `from`. */
+  /** Call a function for each null among `count` rows, starting at row `from`, with the null's
+    * position relative to `from`.
+    */
   def foreachNull(from: Int, count: Int)(f: Int => Unit): Unit = {
     var i = 0
     while (i < count) {
@@ -98,8 +100,8 @@ private[columns] object ArrowBuffers {
   }
 }
 
-/** Arrow classes that DataFusion Comet bundles in its jar under other names. We pass only
-  * addresses, because Comet's Arrow classes are not ours.
+/** Classes of the Arrow copy that DataFusion Comet bundles under other names. Because these classes
+  * differ from our Arrow classes, we use only the addresses of Comet's buffers.
   */
 private final class ShadedArrow(loader: ClassLoader) {
   private def named(name: String): Class[_] =
@@ -119,7 +121,7 @@ private final class ShadedArrow(loader: ClassLoader) {
 
   private def getter(name: String): Method = named("vector.ValueVector").getMethod(name)
 
-  /** Return the buffers of a vector of Comet's; null if its values have to be read one by one. */
+  /** Return the buffers of a Comet vector; null if its values have to be read one by one. */
   def buffers(source: ColumnVector): ArrowBuffers = {
     val vector = valueVector.invoke(source)
     val isFixed = fixed.isInstance(vector) && !bits.isInstance(vector)

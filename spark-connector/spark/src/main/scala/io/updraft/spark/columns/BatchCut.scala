@@ -5,18 +5,19 @@ package io.updraft.spark.columns
   *
   * A slice is the rows that the function sees at once
   * (`spark.sql.execution.arrow.maxRecordsPerBatch` rows). A batch is a whole number of slices, so
-  * that slicing on the pool gives the same batches as stock Spark. The first batch is one slice,
-  * and each following batch may have twice as many slices as the batch before. So the pool starts
-  * early and a LIMIT reads little. A batch ends inside a slice only if that slice is too large for
-  * a batch.
+  * that the function sees the same slices as on stock Spark. The first batch is one slice, and each
+  * following batch may have twice as many slices as the batch before. So the pool starts early, and
+  * a query with LIMIT reads few rows. A batch ends inside a slice only if that slice is too large
+  * for a batch.
   *
   * @param sliceRows
   *   rows that the function sees at once
   * @param sliceBytes
-  *   bytes of arguments that the function sees at once
-  *   (`spark.sql.execution.arrow.maxBytesPerBatch`), even if that means fewer than `sliceRows` rows
+  *   maximum bytes of arguments that the function sees at once
+  *   (`spark.sql.execution.arrow.maxBytesPerBatch`). This limit applies even if the function then
+  *   sees fewer than `sliceRows` rows
   * @param requestBytes
-  *   target bytes of arguments, at most `sliceBytes`
+  *   target for the bytes of arguments in a batch; at most `sliceBytes`
   * @param heldBytes
   *   limit on the bytes of all columns of a batch, including pass-through columns
   * @param ceilingBytes
@@ -30,13 +31,13 @@ final case class BatchLimits(
     ceilingBytes: Long
 ) {
 
-  /** Return whether a batch must end even inside a slice. */
+  /** Return whether a batch of this size must end, even inside a slice. */
   def areReachedBy(size: BatchSize): Boolean =
     size.requestBytes >= sliceBytes || size.heldBytes >= ceilingBytes
 
-  /** Return how many rows may follow before the size must be checked again. The number is at most
-    * the number of rows that the batch has now, and less if rows of the same size would reach a
-    * limit sooner.
+  /** Return how many rows may follow before the size must be checked again. The result is at most
+    * the current number of rows, and less if further rows of the same size would reach a limit
+    * sooner.
     */
   def lookAhead(rows: Int, size: BatchSize): Int = {
     def left(bytes: Long, limit: Long): Long =
@@ -86,7 +87,7 @@ final class BatchCut(limits: BatchLimits) {
       size.heldBytes + size.heldBytes / slices > limits.heldBytes
     }
 
-  /** Set a limit on the rows of the next batches. A batch has at least one slice. */
+  /** Set a limit on the rows of the next batches. A batch still has at least one slice. */
   def setMostRows(rows: Int): Unit = mostRows = rows
 
   /** Start the next batch. */

@@ -21,7 +21,7 @@ abstract class ColumnBuilder extends AutoCloseable {
   /** Copy one value of a row. */
   def append(row: SpecializedGetters, ordinal: Int): Unit
 
-  /** Copy one column of all rows. */
+  /** Copy one column of all rows in the block. */
   def append(copies: RowCopies, ordinal: Int): Unit = {
     var i = 0
     while (i < copies.count) {
@@ -38,7 +38,7 @@ abstract class ColumnBuilder extends AutoCloseable {
     */
   def byteCount: Long
 
-  /** Update [[byteCount]] if it is not always current. */
+  /** Update [[byteCount]]. Builders whose count is always current do nothing. */
   def measure(): Unit = ()
 
   /** Return the column built so far; the builder is empty afterwards. */

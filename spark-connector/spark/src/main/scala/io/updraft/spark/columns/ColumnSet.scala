@@ -34,7 +34,7 @@ final class ColumnSet(
       ColumnBuilders.of(dataType, field, largeVarTypes)
     }.toArray
 
-  // Blocks do not help with a single column: one call for each value is just as fast.
+  // Blocks do not help with a single column: calling the builder for each value is just as fast.
   private[this] val fillsBlocks = builders.length > 1
   // Appended rows that are not in the builders yet.
   private[this] var copies: RowCopies = _
@@ -122,7 +122,7 @@ final class ColumnSet(
 object ColumnSet {
 
   /** Size of the largest row that is copied into a block. Larger rows have large values, and
-    * copying large values twice costs more than a call for each column.
+    * copying large values twice costs more than calling each builder for each row.
     */
   private val LargestBlockedRow = 1024
 

@@ -34,7 +34,7 @@ private[columns] abstract class FixedWidthBuilder(width: Int) extends ColumnBuil
       Platform.copyMemory(null, start, null, address, count.toLong * width)
       if (hasNull) arrow.foreachNull(from, count) { i =>
         validity.setNull(rows + i)
-        // Erase the value under a null, which the function must not see.
+        // Erase the value at the null position, because the function must not see this value.
         Platform.setMemory(address + i.toLong * width, 0, width.toLong)
       }
     } else {
@@ -81,7 +81,7 @@ private[columns] abstract class FixedWidthBuilder(width: Int) extends ColumnBuil
     rows += copies.count
   }
 
-  /** Copy a column of all rows to `address`; null positions get arbitrary bytes. */
+  /** Copy a column of all rows to `address`; the bytes at null positions are arbitrary. */
   protected def copyColumn(copies: RowCopies, ordinal: Int, address: Long): Unit =
     copies.copyColumn(ordinal, width, address)
 

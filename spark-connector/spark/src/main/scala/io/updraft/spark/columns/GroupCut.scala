@@ -6,8 +6,8 @@ package io.updraft.spark.columns
   * first row.
   *
   * The first request is small, and each following request may hold twice as much as the request
-  * before, so that the pool starts early. The caller asks after every row, but sizes are measured
-  * only now and then.
+  * before, so that the pool starts early. The caller calls this class for every row, but the class
+  * measures the size only now and then.
   *
   * @param size
   *   size of the request so far
@@ -65,8 +65,8 @@ object GroupCut {
   /** Target size of the first request, in bytes of arguments. */
   val FirstBytes: Long = 64L << 10
 
-  /** Maximum number of groups in one request. Their ends take at most 40 KiB of the 64 KiB allowed
-    * for a message's metadata.
+  /** Maximum number of groups in one request. The positions of their ends take at most 40 KiB of
+    * the 64 KiB allowed for a message's metadata.
     */
   val MostGroups = 8192
 }

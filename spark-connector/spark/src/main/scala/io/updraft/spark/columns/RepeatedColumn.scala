@@ -5,7 +5,8 @@ import org.apache.spark.sql.types.Decimal
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarArray, ColumnarMap}
 import org.apache.spark.unsafe.types.UTF8String
 
-/** View of the values of several columns, in any order and with repetition, without copying values.
+/** View of the values of several columns, in any order and with repetition. The view copies no
+  * values.
   *
   * @param sources
   *   columns of one type; another object closes them
@@ -29,7 +30,7 @@ final class RepeatedColumn(
 
   override def hasNull: Boolean = holdsNull
 
-  /** Return an upper bound: Spark only checks whether it is 0. */
+  /** Return an upper bound: Spark only checks whether the number is 0. */
   override def numNulls(): Int = if (holdsNull) places.length else 0
 
   override def isNullAt(rowId: Int): Boolean = holdsNull && source(rowId).isNullAt(row(rowId))
@@ -48,7 +49,9 @@ final class RepeatedColumn(
   override def getDecimal(rowId: Int, precision: Int, scale: Int): Decimal =
     source(rowId).getDecimal(row(rowId), precision, scale)
 
-  /** Return a field of the structs, made only once because Spark asks for it at each value. */
+  /** Return a column for one field of the structs. The column is created once, because Spark
+    * requests it for every value.
+    */
   override def getChild(ordinal: Int): ColumnVector = {
     if (ordinal >= children.length) children = children.padTo(ordinal + 1, null)
     if (children(ordinal) == null)

@@ -7,8 +7,9 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Arrow columns for Spark, with one final class for each layout. So generated code inlines a
-  * memory read, where ArrowColumnVector makes a virtual call with bounds and null checks.
+/** Spark columns over Arrow vectors, with one final class for each layout. Generated code can
+  * therefore inline a memory read, whereas ArrowColumnVector makes a virtual call with bounds and
+  * null checks.
   */
 object ResultColumns {
 

@@ -6,8 +6,9 @@ import java.util.Arrays
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.unsafe.Platform
 
-/** Block of row copies that is small enough for the processor's cache. Builders read it column by
-  * column, because a loop over values of one type costs a fraction of a call for each value.
+/** Block of row copies that is small enough for the processor's cache. Builders read the block
+  * column by column, because a loop over the values of one column costs a fraction of one call for
+  * each value.
   *
   * @param columns
   *   number of columns in a row
@@ -15,8 +16,7 @@ import org.apache.spark.unsafe.Platform
 final class RowCopies(columns: Int) {
   private[this] val bitSetBytes = UnsafeRow.calculateBitSetWidthInBytes(columns)
   private[this] val nullsOfAll = new Array[Long](bitSetBytes / 8)
-  // The 8 extra bytes are needed because values are copied word by word, so the last read may go
-  // beyond a value's end.
+  // Values are copied word by word, so the last read may go up to seven bytes beyond the end.
   private[this] val bytes = new Array[Byte](RowCopies.MostBytes + 8)
   private[this] val starts = new Array[Long](RowCopies.MostRows)
   private[this] val view = new UnsafeRow(columns)
@@ -43,7 +43,7 @@ final class RowCopies(columns: Int) {
     rows += 1
   }
 
-  /** Return a row; always the same object. */
+  /** Return a row, always as the same UnsafeRow object. */
   def row(index: Int): UnsafeRow = {
     val next = if (index + 1 < rows) starts(index + 1) else end
     view.pointTo(bytes, starts(index), (next - starts(index)).toInt)
@@ -87,8 +87,8 @@ final class RowCopies(columns: Int) {
     }
   }
 
-  /** Copy `length` bytes of a row, starting at `offset`, to `address`. Whole words are copied, so
-    * up to seven bytes after the end are overwritten.
+  /** Copy `length` bytes of a row, starting at `offset`, to `address`. Short values are copied in
+    * whole words, which may overwrite up to seven bytes after the end.
     */
   def copyBytes(index: Int, offset: Int, length: Int, address: Long): Unit =
     RowCopies.copyWords(bytes, starts(index) + offset, null, address, length)
@@ -112,7 +112,9 @@ private[spark] object RowCopies {
   /** Largest length for which a loop is faster than calling the JVM's own copy. */
   private val LoopedBytes = 128
 
-  /** Copy whole words until `length` is reached. */
+  /** Copy `length` bytes. Short values are copied in whole words, which may overwrite up to seven
+    * bytes after the end.
+    */
   def copyWords(
       source: AnyRef,
       sourceOffset: Long,

@@ -5,8 +5,8 @@ import org.apache.spark.sql.types.Decimal
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarArray, ColumnarMap}
 import org.apache.spark.unsafe.types.UTF8String
 
-/** View of another column's rows, in any order and with repetition, without copying values. Row `i`
-  * is row `rows(i)` of `source`. The owner of `source` closes it.
+/** View of another column's rows, in any order and with repetition. The view copies no values. Row
+  * `i` is row `rows(i)` of `source`. The owner of `source` closes it.
   */
 final class SelectedColumn(source: ColumnVector, rows: Array[Int])
     extends ColumnVector(source.dataType()) {
@@ -15,7 +15,7 @@ final class SelectedColumn(source: ColumnVector, rows: Array[Int])
 
   override def hasNull: Boolean = source.hasNull
 
-  /** Return an upper bound: Spark only checks whether it is 0. */
+  /** Return an upper bound: Spark only checks whether the number is 0. */
   override def numNulls(): Int = if (hasNull) rows.length else 0
 
   override def isNullAt(rowId: Int): Boolean = source.isNullAt(rows(rowId))

@@ -35,7 +35,8 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
     }
   }
 
-  /** Return whether the data holds bytes under a null, which the function must not see. */
+  /** Return whether the data holds bytes at a null position. The function must not see such bytes.
+    */
   private def hidesBytes(source: ArrowBuffers, from: Int, count: Int): Boolean = {
     var hidden = 0L
     source.foreachNull(from, count) { i =>
@@ -58,7 +59,7 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
         last = next
         i += 1
       }
-      // A read outside of the data would crash the JVM.
+      // Reading outside of the data would crash the JVM.
       if (!increases || start < 0 || last > source.dataBytes) throw new IllegalStateException(
         "the offsets of a column of strings or binaries are not in order, or not in its data"
       )
@@ -123,7 +124,7 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
         val place = copies.word(i, ordinal)
         val length = place.toInt
         val end = endAfter(length.toLong)
-        // The copy works in whole words, so it may write up to 8 bytes more.
+        // The copy works in whole words, so it may write up to seven bytes past the end.
         data.reserve(end + 8, dataBytes)
         copies.copyBytes(i, (place >>> 32).toInt, length, data.address + dataBytes)
         dataBytes = end
@@ -162,9 +163,7 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
     end
   }
 
-  /** Reserve room for one offset more than there are rows. The last offset is the end of the last
-    * value.
-    */
+  /** Reserve room for the offsets of `count` more rows, and for the end of the last value. */
   private def reserveOffsets(count: Int): Unit =
     offsets.reserve((rows + count + 1).toLong * offsetWidth, rows.toLong * offsetWidth)
 

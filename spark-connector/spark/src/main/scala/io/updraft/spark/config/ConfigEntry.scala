@@ -9,8 +9,8 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.network.util.JavaUtils
 
-/** Setting with everything that describes it. docs/reference/connector.md is generated from these
-  * entries.
+/** Setting with its name, description, kind of values and default. docs/reference/connector.md is
+  * generated from these entries.
   *
   * @param key
   *   name that users set
@@ -37,7 +37,7 @@ final case class ConfigEntry[T](
   def require(lookup: String => Option[String]): T =
     read(lookup).getOrElse(throw new IllegalArgumentException(s"$key must not be empty"))
 
-  /** Return the value only if the setting itself is set. */
+  /** Return the value; None if the setting is absent, even if it has a default. */
   def readSet(lookup: String => Option[String]): Option[T] =
     lookup(key).flatMap(_ => read(lookup))
 
@@ -54,8 +54,8 @@ final case class ConfigEntry[T](
   * @param unit
   *   notation of the values
   * @param parse
-  *   function that reads a value; it raises IllegalArgumentException, and the message says what was
-  *   expected
+  *   function that parses a text. If the text is invalid, the function raises an
+  *   IllegalArgumentException that says what was expected
   */
 final case class Values[T](unit: String, parse: String => T)
 

@@ -7,8 +7,8 @@ import java.time.Duration
 import io.updraft.client.Peer.Setting
 import io.updraft.client.{ClientOptions, Endpoint, Peer, TlsFiles}
 
-/** Settings that pools and writers share, each under a prefix of its own: how to reach the service,
-  * and how long to wait for it.
+/** Settings that pools and writers share: how to reach the service, and how long to wait for it.
+  * Each service has its own prefix.
   *
   * The parameters except `peer` are parts of the settings' documentation.
   *
@@ -109,7 +109,9 @@ private[config] abstract class ConnectionConf(
     Seq(token, tokenFile, tlsCaFile, tlsCertificateFile, tlsKeyFile, tenant) :+
       connectTimeout :+ acquireTimeout
 
-  /** Return the values of these settings, and of the settings that pools and writers each add. */
+  /** Return the values of these settings, together with the options that pools and writers set in
+    * `separately`.
+    */
   protected def connection(address: String, lookup: String => Option[String])(
       separately: ClientOptions.Draft => Unit
   ): ConnectionSettings = {

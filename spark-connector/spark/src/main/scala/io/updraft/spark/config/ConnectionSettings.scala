@@ -36,7 +36,7 @@ final case class ConnectionSettings(options: ClientOptions, traceEndpoint: Optio
     else Limit(ConnectionSettings.PlanningMilliseconds, None)
 
   /** Return how long the driver waits for a peer that has not answered yet. The wait is short if
-    * the peer's name has no address, because such a peer is not about to start.
+    * the peer's name has no address, because such a peer will probably not start soon.
     */
   def startLimit: Limit =
     if (options.endpoint.hasAddress()) connectLimit else planningLimit
@@ -54,13 +54,13 @@ final case class ConnectionSettings(options: ClientOptions, traceEndpoint: Optio
     else connectLimit
 
   /** Retry until `settles` accepts a result or the connect timeout has passed. Return the last
-    * result.
+    * result, accepted or not.
     */
   def whileConnecting[A](settles: A => Boolean)(tryOnce: => A): A =
     within[A](connectLimit)(settles)(tryOnce)
 
   /** Retry like [[whileConnecting]], but within another limit. Each retry evaluates `limit` anew,
-    * because the limit may become shorter.
+    * because the limit may become shorter between retries.
     */
   def within[A](limit: => Limit)(settles: A => Boolean)(tryOnce: => A): A = {
     val began = System.nanoTime()
@@ -77,11 +77,12 @@ final case class ConnectionSettings(options: ClientOptions, traceEndpoint: Optio
 
 object ConnectionSettings {
 
-  /** Time after which the driver gives up on a pool while it plans a query. A query that may run
-    * without its pool then does so. Any other query fails, unless the pool may still start.
+  /** Time after which the driver gives up on a pool while it plans a query. A query that can run
+    * without its pool then falls back. Any other query fails, unless the pool may still start.
     */
   private[spark] val PlanningMilliseconds = 3000L
 
-  /** Pause before the next try. It is short, because a killed process is usually back soon. */
+  /** Pause before the next try. The pause is short, because a killed process is usually back soon.
+    */
   private val PauseMilliseconds = 100L
 }

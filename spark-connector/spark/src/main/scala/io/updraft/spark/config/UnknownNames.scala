@@ -28,7 +28,8 @@ object UnknownNames extends Logging {
   def warnOfOptions(session: SparkSession, options: Map[String, String]): Unit =
     options.keys.flatMap(unknownOption).foreach(warnOnce(session, _))
 
-  /** Return the warning for a setting; None if the setting exists or is not one of the connector's.
+  /** Return the warning for a setting; None if the setting exists or does not belong to the
+    * connector.
     */
   def unknownSetting(name: String): Option[String] =
     if (name.startsWith(Prefix) && !settings.contains(name))

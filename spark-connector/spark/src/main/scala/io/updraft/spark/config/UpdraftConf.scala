@@ -151,12 +151,12 @@ object UpdraftConf
     if (enabled.require(lookup)) applicationSettings(lookup) else None
   }
 
-  /** Return the settings for Spark's own Python workers. They do not depend on [[enabled]]. */
+  /** Return the settings for Spark's own Python workers. [[enabled]] has no effect on them. */
   def applicationSettings(lookup: String => Option[String]): Option[UdfSettings] =
     endpoint.read(lookup).map(readAll(_, lookup))
 
-  /** Return the session's settings for the pool at this address. The session's own endpoint does
-    * not matter.
+  /** Return the session's settings for the pool at this address. This method ignores the session's
+    * own endpoint.
     */
   def settingsAt(address: String, conf: SQLConf): UdfSettings =
     readAll(address, key => Option(conf.getConfString(key, null)))

@@ -31,8 +31,9 @@ object WriteConf
     */
   private val ReplyTimeout = Duration.ofMinutes(10)
 
-  /** Number of batches that an open file holds in the executor while it has no credit to send them.
-    * With this number, the task can build the next batches while the writer takes the first.
+  /** Number of batches that an open file holds in the executor while the file has no credit to send
+    * them. With this number, the task can build the next batches while the writer receives the
+    * first.
     */
   private val WindowBatches = 4
 
@@ -140,8 +141,8 @@ object WriteConf
     tables.require(key => Option(conf.getConfString(key, null))).contains(format)
 
   /** Return whether the data files of tables of this format may go through the writer. Return true
-    * for an invalid value, because it must fail only the writes that it concerns, not other
-    * queries.
+    * for an invalid value, because an invalid value must fail only the writes that use it, not
+    * other queries.
     */
   def mayWriteTables(conf: SQLConf, format: String): Boolean =
     Try(writesTables(conf, format)).getOrElse(true)
@@ -162,7 +163,7 @@ object WriteConf
     WriteSettings(
       connection = connection(address, found) { draft =>
         draft.replyTimeout = ReplyTimeout
-        // A file is open for as long as its task computes rows, so it has no deadline.
+        // A file stays open while its task computes rows, so its exchange has no deadline.
         draft.windowBytes = WindowBatches * batchBytes.require(found)
       },
       delivery = delivery.require(found),
@@ -188,14 +189,14 @@ final case class WriteSettings(
 
   def endpoint: String = connection.endpoint
 
-  /** Return whether encoded bytes come back to the executor. */
+  /** Return whether the writer returns the encoded bytes to the executor. */
   def returns: Boolean = delivery == "return"
 
   /** Return the client's options. */
   def clientOptions: ClientOptions = connection.options
 
-  /** Return the part of a file's command that the settings determine. It has Parquet's options; for
-    * another format, the caller replaces them with that format's options.
+  /** Return the part of a file's command that the settings determine. The part contains Parquet's
+    * options. For another format, the caller replaces these options.
     */
   def command(): WriteCommand.Builder =
     WriteCommand

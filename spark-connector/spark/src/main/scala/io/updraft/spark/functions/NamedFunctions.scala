@@ -26,7 +26,7 @@ final class NamedFunctions(all: Pools) {
     prefix.isEmpty || names(namespace).exists(_.startsWith(prefix.mkString("", ".", ".")))
   }
 
-  /** Return the names of the functions directly in this namespace. */
+  /** Return the names of the functions in this namespace, without those in nested namespaces. */
   def functionsIn(namespace: Seq[String]): Seq[String] = {
     val (_, prefix) = inPool(namespace)
     names(namespace)

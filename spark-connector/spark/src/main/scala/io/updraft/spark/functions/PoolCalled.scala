@@ -11,8 +11,8 @@ import org.apache.spark.sql.connector.catalog.functions.{
 import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.updraft.{ArgumentCast, CalledFunction}
 
-/** Facts about a registered function that a call needs. The pool's description is left out, because
-  * expressions hold these facts and are sent to executors.
+/** Facts about a registered function that a call needs. These facts exclude the pool's description
+  * to stay small: Spark sends the expressions that hold them to executors.
   *
   * @param actual
   *   types of the arguments before Spark casts them
@@ -38,8 +38,8 @@ trait PoolCalled extends BoundFunction {
   /** Return the arguments of the call, with casts that raise an error if a value does not fit. */
   def strict(arguments: Seq[Expression]): Seq[Expression] = {
     if (arguments.exists(_.exists(_.isInstanceOf[NamedArgumentExpression])))
-      // The connector could not put named arguments in order, because the function's name was still
-      // an expression.
+      // The arguments are not in order yet: while the query named the function by an expression,
+      // the connector did not know which function's signature applies.
       throw new UnsupportedOperationException(
         s"cannot call $name through IDENTIFIER with named arguments: write its name instead of IDENTIFIER"
       )

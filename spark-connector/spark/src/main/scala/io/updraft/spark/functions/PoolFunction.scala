@@ -49,8 +49,8 @@ final case class PoolFunction(
   /** Return the number of required arguments. */
   def required: Int = arguments.length - description.getArgumentsWithDefault
 
-  /** Return the default of an argument; None if the argument has no default, or if the default is
-    * too large for the description.
+  /** Return the default of an argument; None if the argument has no default, or if the default was
+    * too large for the pool's description.
     */
   def default(position: Int): Option[Literal] =
     if (position < required) None else defaults.lift(position - required)

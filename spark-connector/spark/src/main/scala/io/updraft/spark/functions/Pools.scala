@@ -50,8 +50,8 @@ object Pools {
   /** Name of the pool at the session's endpoint. */
   val Default = "default"
 
-  /** Lifetime of a cached answer. The analysis of a query takes about this long and asks again for
-    * each call.
+  /** Lifetime of a cached answer. Spark takes about this long to analyze a query, and asks for the
+    * listing again at each call of a function.
     */
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(2)
 

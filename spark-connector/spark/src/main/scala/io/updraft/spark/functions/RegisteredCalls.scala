@@ -14,8 +14,8 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.functions.BoundFunction
 import org.apache.spark.sql.updraft.{CalledFunction, DeclaredArgument}
 
-/** Rule that replaces the pool functions that Spark has resolved. Once a function's arguments are
-  * cast, a call to a pool takes its place.
+/** Rule that replaces each resolved pool function with a call to its pool, after Spark has cast the
+  * arguments.
   */
 object RegisteredCalls extends Rule[LogicalPlan] {
 

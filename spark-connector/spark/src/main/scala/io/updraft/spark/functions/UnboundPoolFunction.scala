@@ -35,8 +35,8 @@ final class UnboundPoolFunction private (
   /** Return the function's representation in an expression. Raise an error if the pool is known to
     * refuse every call.
     *
-    * A fault that is not final raises no error here, because only a call can show that the fault is
-    * over.
+    * A fault that is not final raises no error here, because the fault may be over when the
+    * function is called.
     */
   def called: CalledFunction =
     if (described.getFaultIsFinal)

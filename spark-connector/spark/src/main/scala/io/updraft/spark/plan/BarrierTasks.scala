@@ -21,14 +21,14 @@ import io.updraft.spark.task.input.RequestSpec
 
 /** Fallback for tasks of a barrier stage. It runs an operator's functions in Spark's own Python
   * workers, because only these workers have a BarrierTaskContext. The plan does not show that a
-  * stage is a barrier stage: `.rdd.barrier()` is called after planning.
+  * stage is a barrier stage: the user calls `.rdd.barrier()` after planning.
   *
   * @param operator
   *   name of the operator, for messages
   * @param planned
-  *   Spark's operator. Tasks get the operator as bytes, and only barrier tasks deserialize these
-  *   bytes. All other tasks just copy them. The driver keeps the object, because Spark forgets
-  *   metrics that nothing refers to.
+  *   Spark's operator. Tasks receive the operator as bytes, and only barrier tasks deserialize
+  *   these bytes. The driver keeps the object, because Spark forgets metrics that nothing refers
+  *   to.
   * @param inputs
   *   columns of each child
   * @param output

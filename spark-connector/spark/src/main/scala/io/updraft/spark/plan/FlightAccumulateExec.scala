@@ -14,8 +14,8 @@ import io.updraft.spark.task.input.ArgumentInput
 import io.updraft.spark.task.output.{ReplyReader, Results}
 import io.updraft.spark.task.{RegisteredTaskFunction, TaskRunner}
 
-/** Shared part of both stages of a registered aggregate. A stage reads columns, of which the keys
-  * come first. After the end of the input, the stage returns one row for each group.
+/** Shared part of both stages of a registered aggregate. The input of a stage begins with the key
+  * columns. After the end of the input, the stage returns one row for each group.
   */
 trait FlightStageExec extends FlightRegisteredExec {
 
@@ -56,17 +56,20 @@ trait FlightStageExec extends FlightRegisteredExec {
 
 object FlightStageExec {
 
-  /** Return the reader of results. Without keys there is one group, even if there are no rows. */
+  /** Return the reader of results. Without keys there is exactly one group, even if there are no
+    * rows.
+    */
   private def newResults(types: Seq[DataType], hasKeys: Boolean): Results = {
     val replies = new ReplyReader.OfColumns(types)
     if (hasKeys) new Results.FreeRunning(replies) else new Results.Unprompted(replies)
   }
 }
 
-/** Operator that computes the state of each group of a partition, in the tasks that read the rows.
+/** Operator that computes the state of each group within a partition, before the shuffle.
   *
   * @param filter
-  *   the query's FILTER; a group exists even if none of its rows is accumulated
+  *   condition of the query's FILTER; a group remains even if the condition excludes all of its
+  *   rows
   * @param state
   *   column of the states
   */
@@ -94,7 +97,7 @@ case class FlightAccumulateExec(
   }
 
   /** Return the arguments. A computed argument is null in rows that the filter excludes, because
-    * the computation may fail there, like 1 / x with FILTER (WHERE x <> 0).
+    * the computation could fail there: for example, 1 / x with FILTER (WHERE x <> 0).
     */
   override protected def arguments: Seq[Expression] = filter.fold(function.children) { condition =>
     function.children.map {
@@ -107,7 +110,7 @@ case class FlightAccumulateExec(
     copy(child = newChild)
 }
 
-/** Operator that computes the result of each group from the states of the group.
+/** Operator that computes the result of each group from the group's states, after the shuffle.
   *
   * @param state
   *   column of the states

@@ -37,8 +37,8 @@ trait FlightRegisteredExec extends FlightUnaryExec {
   override protected def shipped: Seq[PythonFuncExpression] = Seq.empty
 
   /** Return the specification of requests with a column for each argument. The columns have the
-    * types that pools describe. The session's time zone and its preference for large types do not
-    * matter.
+    * types that the pool expects, whatever the session's time zone and its preference for large
+    * types.
     */
   protected def argumentSpec(
       copied: Seq[Int],

@@ -23,8 +23,8 @@ import io.updraft.spark.config.UdfSettings
 
 /** Operator for a registered function whose arguments are the same in all rows. The operator calls
   * the function once, with one row, when the query is executed. If that call fails, the operator
-  * calls the function for each row instead. So errors are the same as for any other function, and a
-  * query without rows does not fail.
+  * calls the function for each row instead. So errors look the same as for any other function, and
+  * a query without rows does not fail.
   *
   * @param result
   *   column of the results

@@ -22,7 +22,7 @@ import io.updraft.spark.task.groups.{AggregateFold, Fold, GroupMetrics, GroupedR
   */
 trait FlightFoldExec extends FlightPythonExec with UnaryExecNode {
 
-  /** Return the functions. Their arguments refer to the columns of [[fold]]. */
+  /** Return the functions. The functions' arguments refer to the columns of [[fold]]. */
   protected def pythonCall: PythonCall
 
   protected def fold: Fold

@@ -29,7 +29,9 @@ trait FlightGroupsExec extends FlightPythonExec {
 
   def function: PythonUDF
 
-  /** Return the operator that Spark would have planned. Its requirements apply here, too. */
+  /** Return the operator that Spark would have planned. The requirements of that operator apply
+    * here, too.
+    */
   protected def stock: SparkPlan
 
   override def outputPartitioning: Partitioning = stock.outputPartitioning

@@ -21,8 +21,8 @@ import io.updraft.spark.task.input.RequestSpec
 import io.updraft.spark.task.{ExchangeMetrics, FunctionCall, TaskPipeline, TaskRunner}
 import io.updraft.spark.trace.QuerySpans
 
-/** Shared part of the operators that run Python on a pool. They read rows or batches, whichever
-  * their children produce, and return batches.
+/** Shared part of the operators that run Python on a pool. Most of them read rows or batches,
+  * whichever their children produce, and return batches. [[FlightFoldExec]] reads and returns rows.
   */
 trait FlightPythonExec extends SparkPlan {
 
@@ -37,8 +37,8 @@ trait FlightPythonExec extends SparkPlan {
     */
   def settings: UdfSettings
 
-  /** Return the eval type, a value of Spark's PythonEvalType. It says how the functions exchange
-    * data with PySpark's worker.
+  /** Return the eval type, a value of Spark's PythonEvalType. The eval type determines how the
+    * functions exchange data with PySpark's worker.
     */
   def evalType: Int = udfs.head.evalType
 
@@ -54,7 +54,7 @@ trait FlightPythonExec extends SparkPlan {
   override protected def doExecute(): RDD[InternalRow] =
     throw new UnsupportedOperationException(s"$nodeName returns batches, not rows")
 
-  /** Return the work of one task. Spark serializes it for the tasks. */
+  /** Return the work of one task. Spark sends the work to the tasks. */
   protected[plan] def taskRunner: TaskPipeline
 
   /** Check the pool and start the query's span. Runs on the driver before tasks are created. */
@@ -173,7 +173,7 @@ trait FlightUnaryExec extends FlightPythonExec with UnaryExecNode {
   override protected[plan] def taskRunner: TaskRunner
 
   /** Return whether generated code may write the requests. One request may then hold rows of
-    * several files, so the results must keep the file of each row.
+    * several files, so a subclass that allows this must track the file of each row.
     */
   protected def mayFuse: Boolean = false
 
@@ -219,7 +219,7 @@ trait FlightUnaryExec extends FlightPythonExec with UnaryExecNode {
 
 object FlightPythonExec {
 
-  /** Number of pickled rows that the stock runners report to PySpark's worker for functions whose
+  /** Size of pickled lists that the stock runners report to PySpark's worker for functions whose
     * rows are not pickled.
     */
   val DefaultPickledRows = 100
@@ -227,7 +227,9 @@ object FlightPythonExec {
   /** Maximum size of all columns of a batch, as a multiple of the target size of its arguments. */
   val HeldPerRequest = 4L
 
-  /** Bytes at which a batch ends in any case, so that the function may see fewer rows at once. */
+  /** Bytes of all columns at which a batch ends even inside a slice, although the function then
+    * sees fewer rows at once.
+    */
   val CeilingBytes: Long = 16L << 20
 }
 

@@ -11,8 +11,8 @@ import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.task.ExchangeMetrics
 import io.updraft.spark.task.once.CallOnce
 
-/** Operator whose functions return a value for each row. If the session allows it, the operator
-  * calls them once for each value of their arguments.
+/** Operator whose functions return a value for each row. If the session allows that, the operator
+  * calls the functions only once for each distinct combination of arguments.
   */
 trait FlightScalarExec extends FlightUnaryExec {
 
@@ -26,7 +26,7 @@ trait FlightScalarExec extends FlightUnaryExec {
   /** Return whether the functions see one row at a time and have no effect but their results. */
   protected def mayCallOnce: Boolean
 
-  /** Return the identity of the functions in all queries. */
+  /** Return the identity by which executors recognize the functions in later queries. */
   protected def identity: String
 
   /** Return the replay policy. A replay repeats only the unanswered batches. */
@@ -54,7 +54,7 @@ trait FlightScalarExec extends FlightUnaryExec {
       )
   )
 
-  /** Return the text of the plan. */
+  /** Return the text for the plan, with `callOncePerValue` if it applies. */
   protected def withOnce(text: String): String =
     if (callsOnce) s"$text, callOncePerValue=${settings.callOncePerValue}" else text
 }

@@ -39,15 +39,15 @@ import org.apache.spark.sql.execution.{
 
 import io.updraft.spark.task.input.{FusedCode, RequestSpec, RowSink}
 
-/** Stage of generated code below an operator. It writes its values straight into the columns of
-  * requests, instead of building rows that the operator would copy again.
+/** Stage of generated code below an operator. The code writes its values straight into the columns
+  * of requests, instead of building rows that the operator would have to copy.
   *
   * @param input
   *   input of the stage
   * @param fused
   *   code that writes columns
   * @param plain
-  *   Spark's own code of the stage, for tasks that need rows
+  *   Spark's own code of the stage, for barrier tasks, which need rows
   */
 private[plan] final class FusedStage(
     @transient val input: RDD[InternalRow],
@@ -70,7 +70,7 @@ private[plan] object FusedStage extends Logging {
   }
 
   /** Return whether each operator of a stage returns at most one row before it checks whether to
-    * stop. A join or `explode` could go on after the end of a request.
+    * stop. A join or `explode` could return further rows after the request is full.
     */
   private def returnsRowsOneByOne(plan: SparkPlan): Boolean = plan match {
     case _: RangeExec | _: InputAdapter | _: ColumnarToRowExec => true
@@ -199,8 +199,8 @@ private[plan] case class RowSinkExec(
     generated.produce(context, this)
   }
 
-  /** Add a field to the generated class. Fields are not put into arrays, which would cost an access
-    * for each value.
+  /** Add a field to the generated class. If the class used an array instead of fields, each value
+    * would cost an extra access.
     */
   private def field(context: CodegenContext, className: String, name: String, value: String) =
     context.addMutableState(className, name, field => s"$field = $value;", forceInline = true)
@@ -228,6 +228,6 @@ private[plan] case class RowSinkExec(
 
 private[plan] object RowSinkExec {
 
-  /** Stand-in for the sink, which each task creates. */
+  /** Stand-in for the sink in the plan. Each task replaces it with the task's own sink. */
   case object Placeholder
 }

@@ -10,8 +10,8 @@ import org.apache.spark.sql.updraft.Collations
 
 import io.updraft.spark.task.groups.{GroupMetrics, GroupedRows}
 
-/** Ordering of an operator's input by groups, in the order of the keys. Either the operator groups
-  * the rows itself, or it requires Spark to sort them.
+/** Ordering of an operator's input by groups, in the order of the keys. The operator groups the
+  * rows itself if it can; otherwise, it requires Spark to sort them.
   */
 object GroupOrder {
 

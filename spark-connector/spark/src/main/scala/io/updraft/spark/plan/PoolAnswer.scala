@@ -17,7 +17,7 @@ import io.updraft.spark.reasons.FallbackReason
 /** Reason why a pool cannot run the functions of a query.
   *
   * @param kind
-  *   reason of a fallback, without the details
+  *   fallback reason without the details
   * @param advice
   *   setting to correct
   */
@@ -57,7 +57,7 @@ private[plan] final case class PoolAnswer(
       .orElse(unusable.map(PoolAnswer.ofFile))
       .orElse(pool.flatMap(refusal(_, settings, functions)).map(PoolAnswer.of))
 
-  /** Return the problem of an endpoint that accepts connections and stays silent. */
+  /** Return the problem of an endpoint that accepts connections but sends no answer. */
   def unanswered: Option[PoolProblem] =
     pool.flatMap(said => Option(said.silence.orElse(null))).map(PoolAnswer.unreachable)
 
@@ -136,7 +136,8 @@ private[plan] object PoolAnswer {
     }
   }
 
-  /** Return why the pool refuses every exchange of this caller, according to its `updraft.whoami`.
+  /** Return why the pool refuses every exchange of this caller, according to the pool's answer to
+    * `updraft.whoami`.
     */
   private[plan] def ofCaller(
       said: String,

@@ -51,8 +51,9 @@ object PoolProbe {
   private val accepting = ConcurrentHashMap.newKeySet[Question]()
 
   /** Return why the query falls back to Spark's own Python workers. Return None if the query runs
-    * on the pool or the session does not allow the fallback. A pool that is only slow is a reason
-    * to fall back. A query that needs the pool waits for a slow pool, as tasks do.
+    * on the pool or the session does not allow the fallback. If the fallback is allowed, a slow
+    * answer is a reason to fall back. A query that needs the pool waits for a slow pool, as tasks
+    * do.
     */
   def problem(
       settings: UdfSettings,
@@ -99,9 +100,9 @@ object PoolProbe {
       answer
     }
 
-  /** Return whether the driver can ask the pool. A Unix socket is on the machine of the task that
-    * uses it. So a socket that is missing on the driver's machine proves nothing, unless the tasks
-    * run there, too. If the socket is also missing on a task's machine, the task fails with the
+  /** Return whether the driver can ask the pool. Each task uses the Unix socket on its own machine.
+    * So a socket that is missing on the driver's machine proves nothing, unless the tasks run on
+    * that machine, too. If the socket is also missing on a task's machine, the task fails with the
     * reason.
     */
   private[plan] def canAsk(endpoint: Endpoint, driverRunsTasks: => Boolean): Boolean =
@@ -112,11 +113,11 @@ object PoolProbe {
     SparkSession.getActiveSession.forall(_.sparkContext.isLocal)
 
   private def askOrRemember(settings: UdfSettings, asked: Question): PoolAnswer = {
-    /* Once a pool has accepted this session, ask it again only if the query may run without it. If
-     * the query needs the pool, its tasks report any new problem. */
+    /* Once a pool has accepted this session, ask the pool again only if the query may run without
+     * the pool. If the query needs the pool, its tasks report any new problem. */
     val asksPool = settings.fallback == "local" || !accepting.contains(asked)
     val known = answers.get(asked)
-    // The cached answer may be empty: a query that needs the pool may not have asked it.
+    // The cached answer is empty if it comes from a query that did not have to ask the pool.
     val suffices = known != null && (known.answer.saysSomething || !asksPool)
     if (suffices && System.nanoTime() - known.time < KeptNanoseconds) known.answer
     else {

@@ -13,12 +13,12 @@ import org.apache.spark.sql.updraft.{CalledFunction, SparkInternals}
 /** Rule that splits an aggregation with registered aggregates. It makes one aggregation for each
   * registered aggregate and one for all other functions, and joins them by the keys. The rule runs
   * after the rules that push filters and projections down. It runs before Spark's own rule for
-  * DISTINCT, because that rule adds nulls to the arguments and relies on aggregates to ignore them.
+  * DISTINCT, because that rule adds nulls to the arguments and expects aggregates to ignore nulls.
   */
 object RegisteredAggregations extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformUp {
-    // Leave a stream's aggregations to Spark, which refuses them.
+    // Leave the aggregations of a stream to Spark, which refuses them.
     case PhysicalAggregation(keys, functions, results, child)
         if functions.exists(registered(_).nonEmpty) && !child.isStreaming =>
       Project(results, joined(keys, functions, child))
@@ -113,8 +113,9 @@ final case class AggregatedRows(
 /** Rows of a call with DISTINCT. */
 object DistinctRows {
 
-  /** Return one row for each distinct combination of keys and arguments. The rows of a group that
-    * the call's FILTER excludes become one row, so that the group itself remains.
+  /** Return one row for each distinct combination of keys and arguments. If the call's FILTER
+    * excludes rows of a group, these rows become one row, so that the group remains even without
+    * other rows.
     */
   def of(
       keys: Seq[NamedExpression],
@@ -168,8 +169,8 @@ case class RegisteredAggregation(
 
   override def maxRows: Option[Long] = if (keys.isEmpty) Some(1L) else child.maxRows
 
-  /** Raise an error if Spark and the pool disagree on which values of a key are equal. The pool
-    * compares Arrow values.
+  /** Raise an error if Spark and the pool disagree on which values of a key are equal. They
+    * disagree on strings with a collation, because the pool compares the bytes.
     */
   def requireKeys(): Unit =
     keys.find(key => SparkInternals.isCollated(key.dataType)).foreach { key =>

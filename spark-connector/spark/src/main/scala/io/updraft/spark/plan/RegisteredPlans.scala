@@ -16,12 +16,13 @@ import org.apache.spark.sql.updraft.CalledFunction
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 
 /** Planning of nodes that call registered functions. These functions run only on the pool that
-  * deploys them. The session's endpoint and fallback do not matter.
+  * deploys them. The session's endpoint and fallback have no effect on them.
   */
 object RegisteredPlans {
 
   /** Return whether a node itself, not its children, calls a registered function. A command does
-    * not call the functions in its expressions. It plans separate queries that call them.
+    * not count, even if its expressions contain such functions: it plans separate queries that call
+    * them.
     */
   def calls(plan: LogicalPlan): Boolean = plan match {
     case _: Command => false

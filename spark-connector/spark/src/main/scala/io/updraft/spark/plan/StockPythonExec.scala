@@ -20,8 +20,8 @@ import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.reasons.{FallbackReason, FunctionKinds}
 
 /** Wrapper above an operator that stays with Spark's own Python workers. The wrapper shows the
-  * reason in the plan. If the executor's Python lacks a package, the wrapper adds the reason to the
-  * error.
+  * fallback reason in the plan. If a function fails because the executor's Python lacks a package,
+  * the wrapper adds the fallback reason to the error.
   *
   * The wrapper forwards only the methods that Spark's Python operators override, so it must not
   * wrap any other operator: see [[StockPythonExec.above]].
@@ -46,7 +46,7 @@ case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNo
 object StockPythonExec {
   private val PythonOperators = "org.apache.spark.sql.execution.python"
 
-  /** Return the operator wrapped with the reason if it is one of Spark's own Python operators.
+  /** Wrap the operator, to show the reason, if the operator is one of Spark's own Python operators.
     * Return any other operator, such as an operator of another extension, unchanged.
     */
   def above(operator: SparkPlan, reason: String): SparkPlan =
@@ -54,7 +54,9 @@ object StockPythonExec {
       StockPythonExec(reason, operator)
     else operator
 
-  /** Raise an error if the session does not allow an operator in Spark's own Python workers. */
+  /** Raise an error if the session does not allow the operator to run in Spark's own Python
+    * workers.
+    */
   def permit(settings: UdfSettings, operator: String, reason: FallbackReason): Unit =
     if (settings.unsupported == "fail") {
       throw new UnsupportedOperationException(
@@ -64,8 +66,9 @@ object StockPythonExec {
     }
 }
 
-/** Rule that adds to the plan why a stream's stateful functions stay with Spark.
-  * [[UpdraftStrategy]] cannot do this, because Spark's own strategies plan these functions first.
+/** Rule that shows in the plan why a stream's stateful functions stay in Spark's own Python
+  * workers. [[UpdraftStrategy]] cannot do this, because Spark's own strategies plan these functions
+  * first.
   */
 object StatefulFunctions extends ColumnarRule with Logging {
 
@@ -80,7 +83,7 @@ object StatefulFunctions extends ColumnarRule with Logging {
   private def explained(plan: SparkPlan, settings: UdfSettings): SparkPlan = plan.transformUp {
     case node if isStateful(node) =>
       StockPythonExec.permit(settings, node.nodeName, FallbackReason.State)
-      // This is logged for each micro-batch, like Spark's own log lines about a micro-batch.
+      // Log this for each micro-batch, like Spark's own log lines about a micro-batch.
       logInfo(s"${node.nodeName} stays in Spark's own Python workers: ${FallbackReason.State}")
       StockPythonExec.above(node, FallbackReason.State.toString)
   }
@@ -94,7 +97,7 @@ object StatefulFunctions extends ColumnarRule with Logging {
 }
 
 /** Results of Spark's own Python workers. If the executor's Python lacks a package, the error
-  * explains why the function ran there at all.
+  * explains why the function ran in such a worker at all.
   *
   * @param reason
   *   reason why the function is not on the pool

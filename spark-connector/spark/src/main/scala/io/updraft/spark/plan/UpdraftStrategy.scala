@@ -13,8 +13,8 @@ import io.updraft.spark.reasons.{PythonNode, Support}
 import io.updraft.spark.signing.Signing
 import io.updraft.spark.task.groups.RowShape
 
-/** Planner strategy that puts Python functions on the pool. Spark plans the functions that the pool
-  * cannot run, and the strategy adds the reason to the plan.
+/** Planner strategy that plans Python functions for the pool. If the pool cannot run a function,
+  * Spark's own strategies plan it, and this strategy adds the fallback reason to the plan.
   */
 case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Logging {
 

@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.DataType
   */
 final case class FallbackReason(name: String, text: String) {
 
-  /** Return the same reason with details of this case. */
+  /** Return this reason with details of one case. */
   def about(detail: String): FallbackReason = copy(text = s"$text: $detail")
 
   override def toString: String = s"$text ($name)"
@@ -87,7 +87,9 @@ object FallbackReason {
     "this version of the connector does not support this kind of function"
   )
 
-  /** Return a reason that concerns the pool, not the function. */
+  /** Return a reason that has nothing to do with the function. The query then falls back only if
+    * the session allows it.
+    */
   private def local(name: String, text: String): FallbackReason =
     FallbackReason(name, s"$text, and the session sets `fallback` to `local`")
 

@@ -14,8 +14,8 @@ import org.apache.spark.sql.catalyst.expressions.{Expression, PythonFuncExpressi
   * @param since
   *   first Spark version with this kind, among the versions that the connector supports
   * @param fallbackReason
-  *   reason why functions of this kind never run on the pool. None if they run there; [[Support]]
-  *   may still find a reason against a particular function
+  *   reason why functions of this kind never run on the pool. None if the pool runs this kind;
+  *   [[Support]] may still find a reason against a particular function
   */
 final case class FunctionKind(
     evalType: Int,
@@ -75,7 +75,7 @@ object FunctionKinds {
   private val byEvalType = all.map(kind => kind.evalType -> kind).toMap
 
   /** Map from a kind of aggregate outside a window to the same kind inside a window, both as
-    * PySpark's numbers. Spark plans both with the number outside a window.
+    * PySpark's numbers. Spark plans both kinds with the number of the first.
     */
   val inWindow: Map[Int, Int] = Map(202 -> 203, 252 -> 253)
 

@@ -10,8 +10,8 @@ import org.apache.spark.sql.updraft.SparkInternals.EvalType
 import org.apache.spark.sql.updraft.{MapCogroupsInArrow, MapGroupsInArrow, MapInBatch, PythonCall}
 
 /** Logical node with Python functions that has an operator on the pool. The cases of this class are
-  * the only list of such nodes. [[Support]] uses the list to decide, and the planner strategy uses
-  * it to build the operators.
+  * the only list of such nodes. [[Support]] uses the list to decide where a node runs, and the
+  * planner strategy uses the list to build the operators.
   *
   * @param columns
   *   types of the columns that are sent to the pool or come back
@@ -67,7 +67,7 @@ object PythonNode {
 
   /** Aggregate whose functions are all Python functions of one kind, with the parts that Spark's
     * own strategy uses. An aggregate that Spark refuses is not a node of this class, so that Spark
-    * reports why.
+    * itself reports the reason.
     */
   final case class Aggregated(
       keys: Seq[NamedExpression],

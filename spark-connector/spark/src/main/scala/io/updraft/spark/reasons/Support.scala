@@ -7,24 +7,24 @@ import org.apache.spark.sql.types._
 import org.apache.spark.sql.updraft.{PythonCall, ResultTypes, Variants, WorkerModules}
 
 /** Rules that decide whether a pool can run a logical node with Python functions. If the pool
-  * cannot run it, the rules give the reason.
+  * cannot run the node, the rules return the reason.
   */
 object Support {
 
   /** PYTHONHASHSEED of the pool's workers, PySpark's default. */
   private val PoolHashSeed = "0"
 
-  /** Return whether a node itself, not its children, runs Python. Commands do not, even if their
-    * expressions contain functions, because they plan their own queries. An unknown node does only
-    * if it has stateful functions and belongs to a batch query.
+  /** Return whether a node itself, not its children, runs Python. A command never runs Python, even
+    * if its expressions contain functions, because it plans separate queries. A node that is not a
+    * [[PythonNode]] runs Python only if it belongs to a batch query and has stateful functions.
     */
   def holdsPython(plan: LogicalPlan): Boolean =
     PythonNode.of(
       plan
     ).isDefined || (!plan.isInstanceOf[Command] && !plan.isStreaming && isStateful(plan))
 
-  /** Return whether a node of a batch query has stateful functions. The test does not use the
-    * node's name, because the name differs between Spark versions.
+  /** Return whether a node has stateful functions. This method does not use the node's name,
+    * because the name differs between Spark versions.
     */
   private def isStateful(plan: LogicalPlan): Boolean =
     FunctionKinds.fallbackReason(plan.expressions, isWindow = false).contains(FallbackReason.State)

@@ -40,7 +40,7 @@ final class UnsignedFunction(envelope: FunctionEnvelope) extends AnnouncedFuncti
   }
 }
 
-/** Function signed by the driver. Every signed byte comes from the driver.
+/** Function signed by the driver. Tasks send the driver's statement unchanged.
   *
   * @param signedStatement
   *   serialized SignedStatement
@@ -62,8 +62,8 @@ final class SignedFunction(signedStatement: Array[Byte], artifacts: FunctionArti
 }
 
 /** Function that the driver signs when Spark serializes it. Spark keeps a query's RDDs and may run
-  * them again days later, but it serializes the RDDs for every stage that it submits. So each stage
-  * gets a signature of its own over the artifacts at that time.
+  * them again days later, but Spark serializes the RDDs for every stage that it submits. So the
+  * driver signs the function anew for each stage, with the artifacts that exist at that time.
   *
   * @param commandsSha256
   *   digest of each pickled function

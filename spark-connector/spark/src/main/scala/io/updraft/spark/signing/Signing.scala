@@ -15,7 +15,9 @@ import io.updraft.spark.artifacts.SessionArtifact
 import io.updraft.spark.config.{SigningSettings, UdfSettings}
 import io.updraft.spark.reasons.FallbackReason
 
-/** Signatures of a driver: of a query's functions at planning time, and of its Python workers. */
+/** Signatures that the driver makes: for a query's functions at planning time, and for its Python
+  * workers.
+  */
 object Signing {
 
   /** Return why the functions cannot be signed; None if they can be signed, or if the session does
@@ -28,8 +30,8 @@ object Signing {
     unreadable(PythonCall.artifactsOf(functions)).map(FallbackReason.UnsignedArtifact.about)
   }
 
-  /** Return a signed statement without a function. From it, a pool can tell whether it knows the
-    * session's key. Raise IllegalArgumentException if the key is unusable.
+  /** Return a signed statement without a function. The pool uses this statement to check whether
+    * the pool knows the session's key. Raise IllegalArgumentException if the key is unusable.
     */
   def ofNoFunction(signing: SigningSettings, owner: Owner): SignedStatement =
     signed(signing, owner, Statement.newBuilder())

@@ -32,7 +32,7 @@ final class SigningKey private (privateKey: EdECPrivateKey, publicKey: PublicKey
 
   /** Digest of the public key. Pools identify the key by this digest. */
   val sha256: ByteString = {
-    // The encoding of an Ed25519 key ends with its 32 raw bytes (RFC 8410).
+    // The encoding of an Ed25519 key ends with the key's 32 raw bytes (RFC 8410).
     val raw = publicKey.getEncoded.takeRight(SigningKey.RawBytes)
     ByteString.copyFrom(MessageDigest.getInstance("SHA-256").digest(raw))
   }
@@ -75,8 +75,8 @@ object SigningKey extends Logging {
   /** Files whose permissions have been checked. */
   private val checked = ConcurrentHashMap.newKeySet[Path]()
 
-  /** Text of the last file, with the key in it. Both are cached because building a key takes longer
-    * than signing.
+  /** Text of the key file that was read last, and the key in it. The key is cached because building
+    * a key takes longer than signing.
     */
   private val known = new AtomicReference(Option.empty[(String, SigningKey)])
 
@@ -115,8 +115,8 @@ object SigningKey extends Logging {
     try new PKCS8EncodedKeySpec(Base64.getMimeDecoder.decode(base64))
     catch { case e: IllegalArgumentException => throw new InvalidKeyException(e) }
 
-  /** Return the public key. The JDK computes a public key only when it generates a key pair. So the
-    * generator gets the private key in place of random bytes.
+  /** Return the public key. The JDK computes a public key only when it generates a key pair. So
+    * this method passes the private key to the generator in place of random bytes.
     */
   private def publicKeyOf(key: EdECPrivateKey): PublicKey = {
     val seed = key.getBytes.orElseThrow(() =>

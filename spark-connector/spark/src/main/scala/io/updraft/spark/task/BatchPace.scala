@@ -3,9 +3,10 @@ package io.updraft.spark.task
 
 import java.util.concurrent.TimeUnit
 
-/** Limit on the rows of a request, so that a function takes about 50 ms for it. The fixed cost of a
-  * request is far less than a millisecond, so larger requests of a slow function save nothing.
-  * Smaller requests can be divided between more workers, and a LIMIT or a kill wastes less.
+/** Limit on the rows of a request, so that the function takes about 50 ms for each request. The
+  * fixed cost of a request is far less than a millisecond, so larger requests of a slow function
+  * save nothing. Smaller requests can be divided between more workers, and a LIMIT or a kill wastes
+  * less work.
   *
   * A task that does not wait for its function has no limit.
   */
@@ -14,8 +15,8 @@ private[task] final class BatchPace {
   private[this] var rows = 0.0
   private[this] var waited = 0.0
 
-  /** Record a reply and how long the task has waited for it. The first wait does not count, because
-    * the worker may have had to start.
+  /** Record a reply and how long the task has waited for it. Ignore the first reply, because its
+    * worker may have had to start.
     */
   def answered(replyRows: Int, nanoseconds: Long): Unit = {
     if (hasReply) {
@@ -25,7 +26,9 @@ private[task] final class BatchPace {
     hasReply = true
   }
 
-  /** Return the limit while this many workers compute for the task at the same time. */
+  /** Return the limit on the rows of a request while this many workers serve the task at the same
+    * time.
+    */
   def mostRows(workers: Int): Int =
     if (waited == 0.0) Int.MaxValue
     else math.max(
@@ -37,7 +40,7 @@ private[task] final class BatchPace {
 private object BatchPace {
   private val Nanoseconds = TimeUnit.MILLISECONDS.toNanos(50).toDouble
 
-  /** Weight of earlier replies. Replies of several workers come in bursts, so one reply says
+  /** Weight of earlier replies. Replies of several workers come in bursts, so a single wait means
     * little.
     */
   private val Memory = 0.9

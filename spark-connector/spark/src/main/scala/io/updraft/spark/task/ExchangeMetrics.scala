@@ -15,7 +15,7 @@ final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializabl
 
   def opened(): Unit = all("updraftExchanges") += 1
 
-  /** Record a batch, and the rows that the functions are called for. */
+  /** Record a batch, and the number of rows for which the functions are called. */
   def sent(calls: Int): Unit = {
     all("updraftBatchesSent") += 1
     all.get(ExchangeMetrics.Calls).foreach(_ += calls)
@@ -25,7 +25,7 @@ final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializabl
 
   def received(rows: Long): Unit = all("pythonNumRowsReceived") += rows
 
-  /** Record the totals of a task's exchange that ended, whether it succeeded or failed. */
+  /** Record the totals of an exchange that has ended, whether it succeeded or failed. */
   def closed(exchange: TaskExchange): Unit = {
     all("updraftHelpers") += exchange.helpers()
     all("updraftReplays") += exchange.replays()

@@ -14,8 +14,8 @@ import io.updraft.spark.task.groups.{Fold, GroupedFeed}
 import io.updraft.spark.task.input.{RequestBuilder, RequestSpec}
 import io.updraft.spark.task.output.{ReplyReader, Results}
 
-/** Runner of functions that compute one value from many rows. Groups go to the pool, and rows that
-  * waited in the executor are joined with the results.
+/** Runner of functions that compute one value from many rows. The pool receives the groups. Rows
+  * that wait in the executor are then joined with the results.
   *
   * A request may begin inside a group, and another worker would not know the group's first rows. So
   * an exchange can be replayed only from its first batch on.

@@ -11,8 +11,8 @@ import io.updraft.proto.v1.{Argument, SessionPayload, Udf, Udtf}
 import io.updraft.spark.signing.FunctionEnvelope
 import io.updraft.spark.task.once.CallOnce
 
-/** Call that an operator makes on a pool, as planned by the driver. [[TaskFunction]] takes the call
-  * to the tasks.
+/** Call that an operator makes on a pool, as planned by the driver. A [[TaskFunction]] is the form
+  * of the call that Spark sends to the tasks.
   *
   * @param names
   *   names of the functions, for errors

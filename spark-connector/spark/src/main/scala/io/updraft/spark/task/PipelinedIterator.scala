@@ -12,8 +12,8 @@ import io.updraft.spark.task.input.{Request, RequestSource, RetainedRows}
 import io.updraft.spark.task.output.{ResultBatch, Results}
 import io.updraft.spark.trace.TaskSpan
 
-/** Iterator over the results of one task. It fills the window with requests and returns the oldest
-  * reply. It waits only if it can neither send a request nor return a reply.
+/** Iterator over the results of one task. It sends requests until the window is full and returns
+  * the oldest reply. It waits only if it can neither send a request nor return a reply.
   *
   * Runs only on the task's thread. The first request opens the exchange. So an empty partition
   * costs the pool nothing, unless the function may return rows without input. The exchange is

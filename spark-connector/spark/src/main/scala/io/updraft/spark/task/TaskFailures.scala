@@ -12,7 +12,7 @@ import io.updraft.proto.v1.{ErrorKind, Report}
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.trace.TaskSpan
 
-/** Translation of failures of an exchange or a file to errors of the task.
+/** Translation of an exchange's or a file's failures to errors of the task.
   *
   * @param options
   *   options of calls to the peer
@@ -26,8 +26,8 @@ abstract class TaskFailures(
   /** Return the error that Spark's users see instead of the exchange's error. */
   protected def failed(e: ExchangeException): Throwable
 
-  /** Return a description of the listener at the endpoint and the setting to correct, if the
-    * listener is certainly not the expected peer. Otherwise, return an empty text.
+  /** If the listener at the endpoint is certainly not the expected peer, describe the listener and
+    * name the setting to correct. Otherwise, return an empty text.
     */
   protected final def wrongPeer(e: ExchangeException): String =
     if (TaskFailures.MayBeOfAnother(e.kind())) {
@@ -37,7 +37,7 @@ abstract class TaskFailures(
       )
     } else ""
 
-  /** Run `body`. If it fails in a killed task, raise Spark's own kill exception instead. */
+  /** Run `body`. If `body` fails in a killed task, raise Spark's own kill exception instead. */
   final def translate[T](body: => T): T =
     try body
     catch {

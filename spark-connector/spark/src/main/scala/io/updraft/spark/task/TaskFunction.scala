@@ -22,8 +22,8 @@ import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.signing.{AnnouncedFunction, FunctionToSign, Signing, UnsignedFunction}
 import io.updraft.spark.task.once.CallOnce
 
-/** Function that the tasks of an operator call on a pool. It is made on the driver and serialized
-  * to the tasks. Each task adds only its own data.
+/** Function that the tasks of an operator call on a pool. The driver creates the function, and
+  * Spark sends it to the tasks. Each task adds only its own data.
   */
 trait TaskFunction extends Serializable {
 
@@ -102,8 +102,8 @@ object TaskFunction {
       .build()
   }
 
-  /** Return a function for the tasks. If the session signs, sign the function, and raise an error
-    * if that is not possible.
+  /** Return a function for the tasks. If the session signs, sign the function, or raise an error if
+    * that is not possible.
     *
     * @param schema
     *   schema of the arguments
@@ -141,8 +141,8 @@ object TaskFunction {
       Signing.sha256(payload),
       Signing.sha256(Exchange.schemaHeader(schema))
     )
-    // Sign once now, so that a failure to sign fails the query with the reason. A failure later,
-    // when Spark serializes the function, would only fail a job.
+    // Sign once now, so that a failure to sign fails the query with a clear reason. If signing
+    // failed first when Spark serializes the function, only a job would fail.
     function.signed
     function
   }
@@ -159,7 +159,7 @@ object TaskFunction {
   * @param keyColumns
   *   for aggregates: number of leading columns that form the group key
   * @param filtered
-  *   for aggregates: true if the column after the keys selects the accumulated rows
+  *   for aggregates: true if the column after the keys selects the rows to accumulate
   * @param joined
   *   true if the rows of a table function are joined to their input rows
   */

@@ -16,7 +16,7 @@ import io.updraft.spark.task.input.{FusedCode, FusedInput, RequestSource, TaskIn
 import io.updraft.spark.task.output.{ReplyReader, Results, RowResult}
 import io.updraft.spark.trace.{TaskSpan, TaskSpans}
 
-/** Work of one task of an operator. It is made on the driver, serialized, and run once for each
+/** Work of one task of an operator. The driver creates it, and Spark runs it once for each
   * partition.
   */
 abstract class TaskPipeline(
@@ -110,7 +110,7 @@ final class TaskRunner(
   }
 }
 
-/** Runner of functions over the groups of two inputs, whose replies do not match requests one to
+/** Runner of functions over the groups of two inputs, where replies do not match requests one to
   * one.
   */
 final class CogroupedMapRunner(

@@ -33,8 +33,8 @@ private[trace] final class QuerySpans(tracing: Tracing, applicationId: String)
       val span = tracing.beginRoot("updraft.query", ids, from)
       span.setAttribute("updraft.application", applicationId)
       span.setAttribute("updraft.query", end.executionId.toString)
-      // The error message is left out, because it may contain the query's data. Spark's own pages
-      // show it.
+      // The error message is left out, because it may contain the query's data. Spark's own UI
+      // shows the message.
       if (end.errorMessage.exists(_.nonEmpty)) span.setStatus(StatusCode.ERROR)
       span.end()
     }

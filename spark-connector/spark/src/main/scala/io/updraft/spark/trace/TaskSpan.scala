@@ -10,14 +10,14 @@ import io.updraft.proto.v1.TaskIdentity
 import io.updraft.spark.config.ConnectionSettings
 
 /** Trace span for one exchange with a pool, or one file of a writer. Only the task's thread uses
-  * it. While tracing is off, it does nothing and loads no OpenTelemetry class.
+  * the span. While tracing is off, the span does nothing and loads no OpenTelemetry class.
   */
 trait TaskSpan {
 
   /** Begin the span, just before the exchange is opened. */
   def begin(): Unit
 
-  /** Return the options with which the service's spans become children of this one. */
+  /** Return the options with which the service's spans become children of this span. */
   def on(options: ClientOptions): ClientOptions
 
   /** Record why the exchange has failed. */
@@ -46,7 +46,7 @@ object TaskSpans {
   }
 }
 
-/** OpenTelemetry span below its query's span. */
+/** OpenTelemetry span whose parent is the query's span. */
 private[trace] final class RecordedSpan(
     name: String,
     tracing: Tracing,

@@ -20,8 +20,8 @@ import org.apache.spark.sql.updraft.SparkInternals
 import org.slf4j.LoggerFactory
 
 /** Trace exporter of this JVM for one collector. Ended spans wait in a bounded queue for a separate
-  * thread; if the queue is full, new spans are dropped. No task waits for a collector or fails
-  * because of it.
+  * thread; if the queue is full, new spans are dropped. No task waits for the collector or fails
+  * because of the collector.
   */
 private[trace] final class Tracing private (endpoint: String) {
   private[this] val ids = new GivenIds

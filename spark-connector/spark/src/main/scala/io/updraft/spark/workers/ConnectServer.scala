@@ -3,8 +3,8 @@ package io.updraft.spark.workers
 
 import java.net.URI
 
-/** Spark Connect server in this process. A worker that runs foreachBatch or a listener uses one of
-  * its sessions.
+/** Spark Connect server in this process. A worker that runs foreachBatch or a listener uses a
+  * session of this server.
   *
   * @param url
   *   URL without the token, because PySpark's worker prints the URL

@@ -6,9 +6,9 @@ import java.io.File
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.updraft.SessionFiles
 
-/** Files that the application has distributed to its executors. Only the driver knows their names.
-  * On an executor they share the working directory with files of Spark and of the resource manager,
-  * such as tokens.
+/** Files that the application has distributed to its executors. Only the driver knows the files'
+  * names. On an executor, the files share the working directory with files of Spark and of the
+  * resource manager, such as tokens.
   */
 private[spark] object DistributedFiles {
 
@@ -20,7 +20,7 @@ private[spark] object DistributedFiles {
   @volatile private var ask: Question => Array[String] = (_: Question) =>
     throw new IllegalStateException("the plugin of the connector has not started")
 
-  /** Use this function to ask the driver from now on. */
+  /** Set the function with which this process asks the driver from now on. */
   def askBy(way: Question => Array[String]): Unit = ask = way
 
   /** Return the files of a session that this process has, by name. */

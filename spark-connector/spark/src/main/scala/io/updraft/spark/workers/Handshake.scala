@@ -67,7 +67,8 @@ private[workers] object Handshake {
     thread
   }
 
-  /** Run a handshake. Close the channel if it takes too long, so that `body` raises an IOException.
+  /** Run a handshake. Close the channel if the handshake takes too long, so that `body` raises an
+    * IOException.
     */
   def limited[T](channel: SocketChannel, limit: FiniteDuration = Limit)(body: Handshake => T): T = {
     val end = timer.schedule((() => channel.close()): Runnable, limit.toMillis, MILLISECONDS)

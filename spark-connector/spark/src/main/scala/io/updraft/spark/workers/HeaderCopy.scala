@@ -4,8 +4,8 @@ package io.updraft.spark.workers
 import java.io.{ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException, InputStream}
 import java.nio.charset.StandardCharsets.UTF_8
 
-/** Reader of the numbers and texts at the start of a PySpark stream. It copies them for PySpark's
-  * worker on the pool, except the parts that the caller leaves out.
+/** Reader of the numbers and texts at the start of a PySpark stream. It copies what it reads for
+  * PySpark's worker on the pool, except the parts that the caller leaves out.
   */
 private[workers] final class HeaderCopy(stream: InputStream) {
   private val in = new DataInputStream(stream)

@@ -35,12 +35,12 @@ private[workers] final class HostServices(
   /** Let the worker call one more service, which requires no secret. */
   def add(address: String): Unit = synchronized(secrets.update(address, None))
 
-  /** Take a piece from the worker. The first piece of a connection is the address of a service, and
-    * an empty piece closes the connection. Raise an IOException for anything that Spark did not
-    * announce to this worker.
+  /** Accept a piece of the worker's stream. The first piece of a connection is the address of a
+    * service, and an empty piece closes the connection. Raise an IOException for anything that
+    * Spark did not announce to this worker.
     *
     * @param answer
-    *   sends bytes from the service to the worker; returns false once nothing can be sent
+    *   sends bytes from the service to the worker; returns false if nothing more can be sent
     */
   def accept(number: Int, data: ByteBuffer)(answer: ByteBuffer => Boolean): Unit =
     synchronized(connections.get(number)) match {
@@ -83,8 +83,8 @@ private[workers] final class HostServices(
       !isClosed
     }
     if (!isOpen) connection.foreach(_.close())
-    // Use another thread: an answer may wait for room in the exchange, and only this thread makes
-    // room.
+    // Use another thread: an answer may have to wait for room in the exchange, and only the current
+    // thread makes room.
     DaemonThread.start("updraft-worker-service")(serve(number, connection, answer)): Unit
   }
 
@@ -98,8 +98,9 @@ private[workers] final class HostServices(
       answer(ByteBuffer.allocate(0)): Unit
     } finally synchronized(reserved -= 1)
 
-  /** Count one more connection; return false if there are too many. A connection counts until its
-    * thread has ended, because the thread may outlive a connection that the worker closes unread.
+  /** Reserve a thread for one more connection; return false if there are too many. The reservation
+    * lasts until the thread has ended, because the thread may outlive a connection that the worker
+    * closes without reading all of its bytes.
     */
   private def reserve(): Boolean = synchronized {
     val isFree = reserved < HostServices.MostConnections
@@ -126,7 +127,9 @@ private[workers] final class HostServices(
       end(number, from)
   }
 
-  /** Close a connection to which no more bytes can be written. Its thread tells the worker. */
+  /** Close a connection to which no more bytes can be written. The connection's thread then reports
+    * the end to the worker.
+    */
   private def lose(number: Int, connection: ServiceConnection, cause: Throwable): Unit = {
     logDebug(s"connection $number of a worker to Spark is lost: $cause")
     end(number, connection)

@@ -23,8 +23,8 @@ private[workers] final case class LaunchedProcess(
   /** Return whether Spark only asks for Python's version. */
   def asksForVersion: Boolean = arguments.headOption.exists(_ != "-m")
 
-  /** Return the port or the path at which Spark waits for a worker. None for a daemon, which Spark
-    * asks for workers.
+  /** Return the port or the path at which Spark waits for a worker. Return None for a daemon: Spark
+    * connects to the daemon to request workers.
     */
   def runnerAddress: Option[String] =
     Seq("PYTHON_WORKER_FACTORY_SOCK_PATH", "PYTHON_WORKER_FACTORY_PORT").flatMap(environment.get)
@@ -44,7 +44,7 @@ private[workers] final case class LaunchedProcess(
   def usesPaths: Boolean =
     environment.get("PYTHON_UNIX_DOMAIN_ENABLED").exists(_.equalsIgnoreCase("true"))
 
-  /** Return the directory for the socket of a daemon; None if it listens on a port. */
+  /** Return the directory for the socket of a daemon; None if the daemon listens on a port. */
   def socketDirectory: Option[String] =
     environment.get("PYTHON_WORKER_FACTORY_SOCK_DIR").filter(_ => usesPaths)
 

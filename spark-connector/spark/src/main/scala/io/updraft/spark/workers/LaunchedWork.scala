@@ -4,7 +4,7 @@ package io.updraft.spark.workers
 /** Work for one launched process. */
 private[workers] trait LaunchedWork extends AutoCloseable {
 
-  /** Serve Spark until it or the process ends. */
+  /** Serve Spark until Spark or the process ends. */
   def run(): Unit
 
   /** Kill the worker with this process id. */

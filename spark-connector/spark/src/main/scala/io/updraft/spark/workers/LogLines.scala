@@ -8,8 +8,8 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.spark.internal.Logging
 
-/** Log lines of PySpark's workers. They go to the output of the process that Spark has started,
-  * where Spark looks for them. Callable from any thread.
+/** Log lines of PySpark's workers. They are written to the output of the process that Spark has
+  * started, where Spark looks for such lines. Callable from any thread.
   */
 private[workers] final class LogLines(output: OutputStream) extends Logging {
 
@@ -24,7 +24,8 @@ private[workers] final class LogLines(output: OutputStream) extends Logging {
 
 private object LogLines {
 
-  /** Return a line with another process id. PySpark writes a mark, the id of its process, and JSON.
+  /** Return the line with this process id in place of the worker's own. PySpark writes a mark, the
+    * id of its process, and JSON.
     */
   private def ofWorker(pid: Long, line: String): Array[Byte] =
     (line.split(":", 3) match {

@@ -18,7 +18,7 @@ private[workers] final class LoopbackConnection(channel: SocketChannel) extends 
   private var unread = ByteBuffer.allocate(0)
 
   /** Wait for bytes, and copy as many as fit. Return the number of bytes, -1 at the end of the
-    * stream, or 0 after [[wake]] or when the time is over.
+    * stream, or 0 after [[wake]] or if the time limit expires.
     *
     * @param milliseconds
     *   time to wait; 0 means no limit
@@ -59,8 +59,8 @@ private[workers] final class LoopbackConnection(channel: SocketChannel) extends 
         if (!channel.isOpen) throw new EOFException("Spark has closed the connection")
       }
 
-  /** Return a stream of the connection's bytes. It ends when the connection ends, or at a [[wake]]
-    * while `isWanted` is false.
+  /** Return a stream of the connection's bytes. The stream ends when the connection ends, or at a
+    * [[wake]] while `isWanted` is false.
     */
   def stream(isWanted: => Boolean = true): InputStream = new InputStream {
     override def read(): Int = {
@@ -78,16 +78,18 @@ private[workers] final class LoopbackConnection(channel: SocketChannel) extends 
     }
   }
 
-  /** Tell Spark that the worker has ended, and drop the bytes that Spark sends until it hangs up.
+  /** Tell Spark that the worker has ended, and discard the bytes that Spark sends until Spark hangs
+    * up.
     *
-    * If we closed the connection at once, the kernel could drop the worker's last output.
+    * If we closed the connection at once, the kernel could discard the worker's last output before
+    * Spark has read it.
     */
   def end(): Unit = {
     if (channel.isOpen) channel.shutdownOutput(): Unit
     drain()
   }
 
-  /** Drop the bytes that Spark sends until it hangs up. */
+  /** Discard the bytes that Spark sends until Spark hangs up. */
   def drain(): Unit = {
     val dropped = ByteBuffer.allocate(64 << 10)
     while (read(dropped.clear()) >= 0) {}

@@ -23,7 +23,9 @@ private[workers] final class ProcessListener(layout: StreamLayout) extends Loggi
   private val listener =
     new ServerSocket(0, ProcessListener.Backlog, InetAddress.getByName("127.0.0.1"))
 
-  /** File in which `updraft-python` finds the listener. It must stay open. */
+  /** Deleted file with the port and the secret of this listener. It must stay open, because
+    * `updraft-python` finds it in /proc.
+    */
   val note: RandomAccessFile = announce()
 
   DaemonThread.start("updraft-python")(while (true) accept())
@@ -74,7 +76,8 @@ private[workers] final class ProcessListener(layout: StreamLayout) extends Loggi
     work.run()
   }
 
-  /** Read the process ids of the workers that Spark kills, until Spark ends the process. */
+  /** Read the process ids of the workers that Spark kills, until Spark ends the launched process.
+    */
   private def readKills(pids: DataInputStream, work: LaunchedWork): Unit =
     while (true) work.kill(pids.readInt())
 }
@@ -87,7 +90,8 @@ private[spark] object ProcessListener {
   private val Backlog = 1024
   private val HandshakeMilliseconds = 10000
 
-  /** Pause after a failure to accept, such as too many open files. */
+  /** Pause after a connection could not be accepted, for example because too many files are open.
+    */
   private val PauseMilliseconds = 100L
 
   private lazy val running = new ProcessListener(

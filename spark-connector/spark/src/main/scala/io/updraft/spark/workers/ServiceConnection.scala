@@ -9,11 +9,11 @@ import java.nio.channels.ClosedSelectorException
   * writes.
   *
   * A worker may send several requests to the state server in one piece. The server writes each
-  * answer on its own. A read waits for all of them, so that they travel to the worker in one batch.
+  * answer separately. A read waits for all answers, so that they travel to the worker in one batch.
   *
   * @param patienceMilliseconds
-  *   time without a further answer after which a read returns the answers so far. A failed server
-  *   never sends the rest; a slow one sends them later.
+  *   time limit for the next answer. When this time has passed, a read returns the answers so far.
+  *   A failed server never sends the remaining answers; a slow server sends them later.
   */
 private[workers] final class ServiceConnection(
     connection: LoopbackConnection,
@@ -23,8 +23,8 @@ private[workers] final class ServiceConnection(
   /** Bytes that the service has written. Only the reader changes this. */
   @volatile private var readBytes = 0L
 
-  /** Lower bound on the bytes that the service will have written once it has answered all requests.
-    * Only the writer changes this.
+  /** Lower bound on the bytes that the service will have written when it has answered all requests
+    * so far. Only the writer changes this.
     */
   @volatile private var dueBytes = 0L
 
@@ -35,7 +35,7 @@ private[workers] final class ServiceConnection(
     connection.write(piece)
   }
 
-  /** Wait for bytes, then for the answers that are still missing, and copy as many bytes as fit.
+  /** Wait for bytes, then for the missing answers, and copy as many bytes as fit into `target`.
     * Return the number of bytes, or -1 at the end of the stream.
     */
   def read(target: ByteBuffer): Int = {
@@ -71,7 +71,7 @@ private[workers] object ServiceConnection {
   /** Version at the start of a request to the state server. */
   private val Version = 0
 
-  /** Size of the smallest answer: the field with its length. */
+  /** Size of the smallest answer, which consists only of its length. */
   private val LeastAnswerBytes = 4L
 
   private val PatienceMilliseconds = 50L

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.workers
 
-/** Worker with its own process, started by Spark. It connects to Spark. */
+/** Worker with its own process, started by Spark. The worker connects to Spark. */
 private[workers] final class SimpleWorker(
     process: LaunchedProcess,
     address: String,

@@ -27,7 +27,8 @@ private[workers] object StreamBatches {
     ).asJava
   )
 
-  /** Make a batch with one piece of a connection's stream. Take the piece over, even if this fails.
+  /** Make a batch with one piece of a connection's stream. Take ownership of the piece, even if
+    * this call fails.
     */
   def of(connection: Int, piece: ArrowBuf, allocator: BufferAllocator): ArrowRecordBatch =
     Using.resource(piece) { _ =>
@@ -50,7 +51,8 @@ private[workers] object StreamBatches {
   }
 
   /** Return the pieces in a reply, which stays open. Check everything, because a function on the
-    * pool may have written the reply itself. Raise an IllegalStateException if it is malformed.
+    * pool may have written the reply itself. Raise an IllegalStateException if the reply is
+    * malformed.
     */
   def pieces(batch: ArrowRecordBatch): Seq[Piece] = {
     val buffers = batch.getBuffers

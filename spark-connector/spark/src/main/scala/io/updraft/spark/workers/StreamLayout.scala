@@ -8,7 +8,7 @@ package io.updraft.spark.workers
   * @param hasJsonTask
   *   true if the task is JSON; otherwise it is a sequence of numbers
   * @param isFramed
-  *   true if the length of the header precedes it
+  *   true if the header's length precedes the header
   */
 final case class StreamLayout(
     hasUnusedBarrierPort: Boolean,

@@ -8,8 +8,8 @@ import scala.collection.mutable
 import org.apache.arrow.memory.ArrowBuf
 
 /** Bytes that Spark's runner has sent to a worker and that the worker has not yet reported as read.
-  * If the worker returns without reading them, they belong to the runner's next task. The worker
-  * reports only a count, so that it cannot choose the bytes of a task.
+  * If the worker returns without reading these bytes, they belong to the runner's next task. The
+  * worker reports only a count, so it cannot choose the bytes of the next task.
   */
 private[workers] final class UnreadBytes extends AutoCloseable {
 
@@ -29,10 +29,10 @@ private[workers] final class UnreadBytes extends AutoCloseable {
     */
   def isReadThroughLastOutput: Boolean = synchronized(readBytes >= sentBeforeOutput)
 
-  /** Return how many bytes the runner is ahead of the worker. */
+  /** Return how many bytes the runner has sent that the worker has not read. */
   def ahead: Long = synchronized(sentBytes - readBytes)
 
-  /** Keep a piece that is about to be sent. */
+  /** Remember a piece that is about to be sent. */
   def add(piece: ArrowBuf): Unit = synchronized {
     piece.getReferenceManager.retain()
     sentBytes += piece.writerIndex()

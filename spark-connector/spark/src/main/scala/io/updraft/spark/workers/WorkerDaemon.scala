@@ -15,7 +15,7 @@ import org.apache.spark.internal.Logging
 
 /** Daemon that Spark connects to for each new worker.
   *
-  * Spark watches and kills workers by their process ids, so each worker gets an idle process.
+  * Spark watches and kills workers by their process ids, so an idle process represents each worker.
   *
   * @param announcement
   *   stream on which Spark reads the daemon's address, then its workers' log lines
@@ -106,10 +106,11 @@ private[workers] final class WorkerDaemon(
 private[workers] object WorkerDaemon {
   private val Backlog = 1024
 
-  /** Pause after a failure to accept, such as too many open files. */
+  /** Pause after a connection could not be accepted, for example because too many files are open.
+    */
   private val PauseMilliseconds = 100L
 
-  /** Start a process that waits for the end of its input, which comes when this JVM ends. */
+  /** Start a process that waits for the end of its input. The input ends when this JVM ends. */
   private def idleProcess(): Process = new ProcessBuilder("cat")
     .redirectOutput(ProcessBuilder.Redirect.DISCARD)
     .redirectError(ProcessBuilder.Redirect.DISCARD)

@@ -28,21 +28,23 @@ private[workers] object WorkerEnd {
     */
   case object ReturnedEarly extends WorkerEnd
 
-  /** The worker's `main()` raised an exception, and has reported it to Spark if it could. */
+  /** The worker's `main()` raised an exception, and has reported the exception to Spark if it
+    * could.
+    */
   final case class Raised(error: Throwable) extends WorkerEnd
 
   /** Spark has closed its connection to the worker. */
   case object HungUp extends WorkerEnd
 
-  /** The pool or the connection to it failed. */
+  /** The pool, or the connection to the pool, failed. */
   final case class Failed(error: Throwable) extends WorkerEnd
 }
 
 /** Worker exchange: one run of a worker's `main()` on the pool.
   *
   * The tunnel's thread sends the output of Spark's runner. The reply thread passes the worker's
-  * output to Spark, and it alone replaces a lost call. Each service of Spark that the worker calls
-  * has a thread that sends the service's answers.
+  * output to Spark, and only this thread replaces a lost call. Each service of Spark that the
+  * worker calls has a thread that sends the service's answers.
   */
 private[workers] final class WorkerExchange(
     exchange: Exchange,
@@ -90,7 +92,7 @@ private[workers] final class WorkerExchange(
     services.close()
   }
 
-  /** Record the end, unless there is one, and wake all threads. */
+  /** Record the end, unless an end is already recorded, and wake all threads. */
   private def finish(ended: => WorkerEnd): Unit = {
     sending.synchronized {
       if (end.isEmpty) end = Some(ended)
@@ -101,7 +103,9 @@ private[workers] final class WorkerExchange(
 
   private def isSending: Boolean = sending.synchronized(!hasReturned && end.isEmpty)
 
-  /** Wait for the end, and put back the runner's bytes that belong to its next task. */
+  /** Wait for the end. Then put the bytes that belong to the runner's next task back into the
+    * connection.
+    */
   private def outcome(): WorkerEnd = {
     val ended = sending.synchronized {
       while (end.isEmpty) sending.wait()
@@ -111,7 +115,7 @@ private[workers] final class WorkerExchange(
     ended
   }
 
-  /** Send the next bytes of Spark's runner. Return false if it has hung up. */
+  /** Send the next bytes of Spark's runner. Return false if the runner has hung up. */
   private def forward(): Boolean = {
     val piece = SparkInternals.allocator.buffer(pieceBytes.toLong)
     val count =
@@ -126,7 +130,7 @@ private[workers] final class WorkerExchange(
   }
 
   /** Return the first `count` bytes as a piece. Copy them to a smaller buffer if they fill at most
-    * half of this one, because the piece is kept until the worker has read it.
+    * half of `piece`, because the piece stays in memory until the worker has read it.
     */
   private def fitted(piece: ArrowBuf, count: Int): ArrowBuf = {
     piece.writerIndex(count.toLong): Unit
@@ -147,15 +151,17 @@ private[workers] final class WorkerExchange(
       sendOrKeep(piece)
     }
 
-  /** Send a piece of the runner's stream. After the worker's end, keep it for the next task. */
+  /** Send a piece of the runner's stream. After the worker's end, only keep the piece for the next
+    * task.
+    */
   private def sendOrKeep(piece: ArrowBuf): Unit = {
     unread.add(piece)
     sendIfRunning(WorkerExchange.Runner, piece): Unit
   }
 
   /** Send an answer of a service of this process, or an empty piece at the end of the service's
-    * stream. Return false if the exchange has ended. If the answer cannot be sent, the worker would
-    * wait for it, so this ends the exchange.
+    * stream. Return false if the exchange has ended. If the answer cannot be sent, end the
+    * exchange, because the worker would wait for the answer.
     */
   private def answer(connection: Int, bytes: ByteBuffer): Boolean =
     try {
@@ -170,8 +176,8 @@ private[workers] final class WorkerExchange(
         false
     }
 
-  /** Wait for room and send a piece. Take the piece over in any case. Return false if the exchange
-    * has ended.
+  /** Wait for room and send a piece. Take ownership of the piece in any case. Return false if the
+    * exchange has ended.
     */
   private def sendIfRunning(connection: Int, piece: ArrowBuf): Boolean = sending.synchronized {
     if (waitWhile(!exchange.hasRoom)) {
@@ -187,16 +193,16 @@ private[workers] final class WorkerExchange(
   }
 
   /** Wait until the exchange has room for one more batch and the worker has read most of the bytes
-    * of Spark's runner, because a worker that waits for a service holds the unread bytes in memory.
-    * Return false if the exchange has ended.
+    * of Spark's runner. Without this wait, a worker that waits for a service would hold all unread
+    * bytes in memory. Return false if the exchange has ended.
     */
   private def waitForReader(): Boolean =
     waitWhile(unread.ahead >= WorkerExchange.MostAheadBytes || !exchange.hasRoom)
 
   private def waitWhile(condition: => Boolean): Boolean = sending.synchronized {
     while (isSending && condition) sending.wait()
-    // Another sender may be waiting for the room that this thread takes. Let it check again,
-    // because the exchange reports new room only after a check that found none.
+    // Another sender may be waiting for the room that this thread takes. Wake that sender, so that
+    // it checks again: the exchange reports new room only after a check that found none.
     sending.notifyAll()
     isSending
   }
@@ -262,7 +268,7 @@ private[workers] final class WorkerExchange(
   /** Cancel what has not ended and release everything. Idempotent. */
   override def close(): Unit = {
     cancel("the worker has ended")
-    // The thread ends soon: it waits for the exchange, or for Spark to read or hang up.
+    // The thread ends soon: it waits only for the exchange, or for Spark to read or hang up.
     if (replies != null) replies.join(WorkerExchange.JoinMilliseconds)
     exchange.close()
     unread.close()
@@ -278,13 +284,13 @@ private[workers] object WorkerExchange {
   /** Connection of Spark's runner. */
   private val Runner = 0
 
-  /** Bytes that Spark's runner may be ahead of the worker. */
+  /** Limit on the bytes that Spark's runner has sent and the worker has not read. */
   private val MostAheadBytes = 4L << 20
 
   private val LeastPieceBytes = 4 << 10
   private val MostPieceBytes = 1 << 20
 
-  /** Time that the reply thread has to end after its exchange. */
+  /** Time limit for the reply thread to end after its exchange. */
   private val JoinMilliseconds = 10000L
 
   /** Return how many bytes to read next, after a read of `count` bytes. */

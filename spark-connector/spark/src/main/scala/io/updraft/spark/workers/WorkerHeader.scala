@@ -95,12 +95,12 @@ object WorkerHeader {
   /** Port number that announces a path instead. */
   private val PathFollows = -1
 
-  /** Mark in front of a header with its length. */
+  /** Mark in front of a header's length. */
   private val FramedHeader = -8
 
   private val json = new ObjectMapper
 
-  /** Read the header that Spark writes for a module. Block until it is complete. */
+  /** Read the header that Spark writes for a module. Block until the header is complete. */
   def read(module: String, stream: InputStream, layout: StreamLayout): WorkerHeader = {
     val copy = new HeaderCopy(stream)
     if (module == TaskModule) if (layout.isFramed) framed(copy, layout) else ofTask(copy, layout)
@@ -274,7 +274,9 @@ object WorkerHeader {
   private def settings(copy: HeaderCopy): Map[String, String] =
     (0 until copy.count()).map(_ => copy.text() -> copy.text()).toMap
 
-  /** Return the names of the files on Python's import path, and copy the directory before them. */
+  /** Return the names of the files on Python's import path. Copy the directory that precedes the
+    * names.
+    */
   private def files(copy: HeaderCopy): Seq[String] = {
     copy.text(): Unit
     (0 until copy.count()).map(_ => copy.text())

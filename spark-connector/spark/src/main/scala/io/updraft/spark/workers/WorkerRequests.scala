@@ -40,7 +40,9 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
     variables.filter { case (name, _) => WorkerRequests.SessionVariables(name) } ++
       ConnectServer.of(process).map(_.environment).getOrElse(Map.empty)
 
-  /** Return the request for the worker's next run; raise an error if the session cannot run it. */
+  /** Return the request for the worker's next run; raise an error if the pool cannot run the
+    * worker.
+    */
   def of(header: WorkerHeader): WorkerRequest = {
     val settings = WorkerRequests.settings
     checkHashSeed()
@@ -82,7 +84,7 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
       val owner = task.getOwner.toBuilder
       settings.connection.tenant.foreach(owner.setTenant)
       command.setSignedStatement(Signing.ofFunction(
-        // Only this driver uses the statement, and it opens the exchange at once.
+        // Only this driver uses the statement, and this driver opens the exchange at once.
         signing.copy(lifetimeMilliseconds =
           math.min(signing.lifetimeMilliseconds, WorkerRequests.SignatureMilliseconds)
         ),
@@ -96,9 +98,10 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
     WorkerRequest(settings.clientOptions, command.build(), artifacts)
   }
 
-  /** Return the digest by which the pool counts the workers that a function kills: that of the
-    * module and the pickled function. If the header lacks the function, use its stage and its type
-    * instead; planners have only their module.
+  /** Return the digest under which the pool counts the workers that a function kills. The digest
+    * covers the module and the pickled function. If the header lacks the function, the digest
+    * covers the task's stage and eval type instead. For planners, which have neither, the digest
+    * covers only the module.
     */
   private def functionDigest(header: WorkerHeader): ByteString = {
     val function = header.command.getOrElse(
@@ -120,8 +123,8 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
           .setCpus(known.cpus)
           .putAllLocalProperties(known.properties.asJava)
           .setQueryId(known.properties.getOrElse("spark.sql.execution.id", ""))
-      // In the pool's queue, an exchange may overtake others if its task holds a worker. So each
-      // exchange without a task gets its own task id.
+      // In the pool's queue, an exchange may overtake others if its task already holds a worker. An
+      // exchange without a task must not overtake others, so it receives a task id of its own.
       case None => identity.setTaskAttemptId(WorkerRequests.planning.decrementAndGet())
     }
     identity.build()
@@ -140,8 +143,8 @@ private[workers] final class WorkerRequests(process: LaunchedProcess) extends Au
     SessionArtifact.of(ArtifactFile(ArtifactRole.Named(name), file, isEncrypted = false))
   }
 
-  /** Return the variables that the user has set for Python. Leave out the variables of this
-    * process.
+  /** Return the variables that the user has set for Python. Leave out variables that the launched
+    * process inherited unchanged from this process.
     */
   private def userVariables: Map[String, String] = {
     val conf = SparkEnv.get.conf.getExecutorEnv.map(_._1).toSet
@@ -201,8 +204,8 @@ private[workers] object WorkerRequests {
   }
 
   /** Return whether the driver, which has the key, signs the exchange. A signature says that the
-    * driver has introduced all code that the worker runs. Workers of Spark Connect sessions load
-    * nothing after their function; others load pickles, which may contain other code.
+    * driver has introduced all code that the worker runs. Workers of Spark Connect sessions load no
+    * code after their function. Other workers load pickles, which may contain other code.
     */
   private def isSigned(header: WorkerHeader): Boolean =
     header.session.nonEmpty && SparkEnv.get.executorId == Driver
@@ -220,7 +223,7 @@ private[workers] object WorkerRequests {
   }
 }
 
-/** Value of a broadcast variable. Spark may delete its file while the worker still has the
+/** Value of a broadcast variable. Spark may delete the value's file while the worker still uses the
   * variable, so this object keeps a link to the file or a copy. An encrypted file stays encrypted.
   */
 private final class KeptBroadcast(origin: ArtifactFile) extends AutoCloseable {
@@ -250,7 +253,9 @@ private final class KeptBroadcast(origin: ArtifactFile) extends AutoCloseable {
 
 private object KeptBroadcast {
 
-  /** Keep the value at a path, or the encrypted value that Spark's runner has just used. */
+  /** Keep the value at `path`. If there is no path, keep the encrypted value that Spark's runner
+    * has just used.
+    */
   def apply(id: Long, path: Option[String]): KeptBroadcast = {
     val file = path.fold(SparkInternals.broadcastFile(id))(new File(_))
     new KeptBroadcast(ArtifactFile(ArtifactRole.Broadcast(id), file, isEncrypted = path.isEmpty))

@@ -16,8 +16,8 @@ import org.apache.spark.sql.updraft.SparkInternals
 import io.updraft.client.{Exchange, ExchangeException, Replay}
 import io.updraft.proto.v1.ErrorKind
 
-/** Tunnel from Spark's runner to workers of the pool. To Spark it is one Python worker, reused for
-  * several tasks. Each task has a worker exchange of its own.
+/** Tunnel from Spark's runner to workers of the pool. Spark sees the tunnel as one Python worker
+  * that runs several tasks. Each task has its own worker exchange.
   *
   * @param pid
   *   id of the process that represents the worker
@@ -33,11 +33,12 @@ private[workers] final class WorkerTunnel(
   private val firstByte = ByteBuffer.allocate(1)
   @volatile private var current: Option[WorkerExchange] = None
 
-  /** Thread that is opening an exchange, which takes as long as the upload of its artifacts. */
+  /** Thread that is opening an exchange. Opening includes the upload of the exchange's artifacts.
+    */
   @volatile private var opening: Option[Thread] = None
   @volatile private var isKilled = false
 
-  /** Serve Spark until it hangs up. */
+  /** Serve Spark until Spark hangs up. */
   def run(): Unit =
     try while (hasTask && serve()) {}
     catch {
@@ -63,7 +64,7 @@ private[workers] final class WorkerTunnel(
     if (count == 0) hasTask else count > 0
   }
 
-  /** Run the worker for one task. Return whether it can serve another one. */
+  /** Run the worker for one task. Return whether the worker can serve another task. */
   private def serve(): Boolean = {
     val header =
       try WorkerHeader.read(process.workerModule, runner.stream(), layout)
@@ -79,7 +80,8 @@ private[workers] final class WorkerTunnel(
       } catch { case NonFatal(e) => return fail(e) }
       finally {
         opening = None
-        // Clear an interrupt by `kill` that came too late. `isKilled` ends the exchange.
+        // Clear an interrupt from a `kill` that came after the exchange was opened. `isKilled` ends
+        // the exchange.
         Thread.interrupted(): Unit
       }
     current = Some(worker)
@@ -116,8 +118,8 @@ private[workers] final class WorkerTunnel(
     header.services ++ ConnectServer.of(process).map(_.port.toString -> None)
 
   private def open(header: WorkerHeader): Exchange = {
-    // The values travel as artifacts, but Spark kills the executor if nothing connects to this
-    // server.
+    // The values travel as artifacts, but Spark kills the executor if nothing connects to the
+    // server of the decrypted values.
     header.broadcasts.decryption.foreach { case (address, secret) =>
       Handshake.connect(process, address, secret).close()
     }
@@ -132,9 +134,9 @@ private[workers] final class WorkerTunnel(
     )
   }
 
-  /** Report the failure to Spark. Before any output, send it as a Python exception. After output,
-    * or if the worker died, make Spark report a crash: write the reason to the file in which Spark
-    * looks for a traceback.
+  /** Report the failure to Spark. Before any output, send the failure as a Python exception. After
+    * output, or if the worker died, make Spark report a crash: write the reason to the file in
+    * which Spark looks for a traceback.
     */
   private def tell(error: Throwable, hasOutput: Boolean): Unit = {
     val reason = s"The worker on the pool failed: ${WorkerTunnel.described(error)}"

@@ -5,8 +5,8 @@ import org.apache.spark.sql.catalyst.{InternalRow, ProjectingInternalRow}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ColumnarBatch, ColumnarBatchRow}
 
-/** Row inside a batch. [[RowFile]] copies whole ranges of the batch; everything else, Spark's own
-  * writers included, reads it as a row.
+/** Row inside a batch. [[RowFile]] copies whole ranges of the batch; all other code, such as
+  * Spark's own writers, reads this object as a row.
   *
   * @param ordinals
   *   position of each of the row's columns in the batches
@@ -21,8 +21,8 @@ final class BatchRow(schema: StructType, ordinals: Array[Int])
 
   def index: Int = view.rowId
 
-  /** Return whether this is the batch's last row: the batch may be gone once the next row is
-    * requested.
+  /** Return whether this is the batch's last row: the batch may no longer exist when the next row
+    * is requested.
     */
   def isLast: Boolean = view.rowId == source.numRows() - 1
 

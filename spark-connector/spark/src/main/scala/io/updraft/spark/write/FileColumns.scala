@@ -4,7 +4,8 @@ package io.updraft.spark.write
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.types.{DataType, StructType}
 
-/** Columns of a file: the types of a row's values, and the Arrow schema that the writer gets. */
+/** Columns of a file: the types of a row's values, and the Arrow schema that the writer receives.
+  */
 final case class FileColumns(types: Seq[DataType], arrow: Schema)
 
 object FileColumns {

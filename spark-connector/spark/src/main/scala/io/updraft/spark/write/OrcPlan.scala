@@ -9,8 +9,8 @@ import org.apache.spark.sql.types._
 
 import io.updraft.proto.v1.{Codec, Compression, OrcOptions, WriteCommand}
 
-/** Translation of Spark's ORC settings to a writer's command. It passes ORC's options under ORC's
-  * names and reports what a writer cannot do.
+/** Translation of Spark's ORC settings to a writer's command. It passes ORC's options on under
+  * ORC's names and reports what a writer cannot do.
   */
 object OrcPlan {
 
@@ -24,7 +24,7 @@ object OrcPlan {
   private val Timestamps =
     "the type TIMESTAMP in ORC (the writer cannot store fractions of a second before 1970)"
 
-  /** Complete the command, or return why the writer cannot make such files. */
+  /** Complete the command, or return why the writer cannot make the files. */
   def command(
       builder: WriteCommand.Builder,
       schema: StructType,

@@ -20,8 +20,8 @@ import io.updraft.proto.v1.{
   WriteCommand
 }
 
-/** Translation of Spark's Parquet settings to a writer's command. It reads the options from the job
-  * under Spark's names, as Spark's own writer does, and reports what a writer cannot do.
+/** Translation of Spark's Parquet settings to a writer's command. Like Spark's own writer, it reads
+  * the options from the job under Spark's names. It reports what a writer cannot do.
   */
 object ParquetPlan {
   private val BloomPrefix = "parquet.bloom.filter."
@@ -30,7 +30,7 @@ object ParquetPlan {
   private val ZstdLevel = 3
   private val GzipLevel = 6
 
-  /** Complete the command, or return why the writer cannot make such files. */
+  /** Complete the command, or return why the writer cannot make the files. */
   def command(
       builder: WriteCommand.Builder,
       schema: StructType,
@@ -52,7 +52,7 @@ object ParquetPlan {
   private def unsupported(schema: StructType, conf: Configuration): Option[String] =
     typeReason(schema).orElse(unsupported(conf))
 
-  /** Return why the writer cannot make files of such columns; None if it can. */
+  /** Return why the writer cannot make files with these columns; None if it can. */
   def typeReason(schema: StructType): Option[String] =
     StoredSchema.leaves(schema).collectFirst {
       case leaf if !isSupported(leaf) => s"the type ${leaf.sql}"
@@ -93,7 +93,7 @@ object ParquetPlan {
     val int96 = sql.getConfString(SQLConf.PARQUET_INT96_REBASE_MODE_IN_WRITE.key)
     val ofInstants = if (stored == StoredTimestamps.TIMESTAMP_TYPE_INT96) int96 else dates
     val hasInstants = StoredSchema.leaves(schema).contains(TimestampType)
-    // Java's time zones have their own rules before 1900.
+    // Before 1900, Java's time zones follow rules that the writer does not implement.
     if (hasInstants && ofInstants == "LEGACY" && sql.sessionLocalTimeZone != "UTC")
       Left(s"timestamps in rebase mode LEGACY in the time zone ${sql.sessionLocalTimeZone}")
     else Right(

@@ -15,11 +15,11 @@ import org.apache.spark.sql.updraft.SparkInternals
 import io.updraft.proto.v1.WriteCommand
 import io.updraft.spark.config.{UnknownNames, WriteConf}
 
-/** Spark file format whose files a writer service makes, if it can. */
+/** Spark file format whose files a writer service makes, unless the service cannot make them. */
 trait RemoteFormat extends FileFormat with DataSourceRegister {
 
   /** Complete the command that the settings determine for each file, or return why the writer
-    * cannot make such files.
+    * cannot make the files.
     *
     * @param conf
     *   configuration of the job, as prepared by Spark's own writer
@@ -30,8 +30,8 @@ trait RemoteFormat extends FileFormat with DataSourceRegister {
       conf: Configuration
   ): Either[String, WriteCommand]
 
-  /** Return why the files are left to Spark's own writer although the writer could make them; None
-    * if they are not.
+  /** Return why Spark's own writer makes the files although the writer service could; None if the
+    * service makes them.
     */
   protected def leftToSpark: Option[String] = None
 
@@ -63,7 +63,7 @@ trait RemoteFormat extends FileFormat with DataSourceRegister {
     * Spark deletes the old data, and again afterwards.
     *
     * Raise IllegalArgumentException for a wrong setting, and UnsupportedOperationException if the
-    * writer cannot make the files and Spark's own writer must not.
+    * writer cannot make the files and the session forbids Spark's own writer.
     */
   def plan(
       session: SparkSession,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.write
 
-/** Spark's write of a table whose format writes the rows itself. */
+/** Write of a table whose table format, not Spark, writes the data files. */
 trait RemoteTableWrite {
 
   /** Return whether a writer may make the data files. */

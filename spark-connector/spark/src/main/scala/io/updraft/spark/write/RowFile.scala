@@ -24,8 +24,8 @@ import io.updraft.spark.trace.{TaskSpan, TaskSpans}
 
 /** File that Spark writes row by row: rows become Arrow batches, batches go to the writer, and
   * `close` returns once the writer's receipt has arrived. Rows inside a batch ([[BatchRow]]) are
-  * not copied one by one: the file notes their range and copies the whole range. Spark also closes
-  * files that it abandons; these are not published.
+  * not copied one by one: the file records their range and copies the whole range at once. Spark
+  * also closes files that it abandons; abandoned files are not published.
   *
   * @param written
   *   the file in this executor's storage
@@ -78,7 +78,7 @@ final class RowFile private (
       from = row.index
     }
     until = row.index + 1
-    // The producer may reuse this batch when the next one is requested.
+    // The producer may reuse this batch when Spark requests the next row.
     if (row.isLast) copyKept()
   }
 
@@ -215,8 +215,8 @@ object RowFile {
       .setPath(uri(target))
       .build()
 
-  /** Return the path as a URI, the form for writers. It escapes percent signs, which the name of a
-    * partition's directory may contain.
+  /** Return the path as a URI, as writers expect it. The URI escapes percent signs, which the name
+    * of a partition's directory may contain.
     */
   def uri(qualified: Path): String = qualified.toUri.toString
 

@@ -13,7 +13,7 @@ import io.updraft.spark.config.WriteConf
 object SmallWrite {
 
   /** Return why the table format's own writer makes the files of these rows; None if Spark's
-    * estimate of their size is large, or may be far too small.
+    * estimate of the rows' size is large, or if the estimate may be far too small.
     *
     * @param options
     *   options of the write, which take precedence over the session's settings

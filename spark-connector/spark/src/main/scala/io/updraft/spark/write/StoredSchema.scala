@@ -7,7 +7,7 @@ import org.apache.arrow.vector.types.pojo.{Field, FieldType, Schema}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.updraft.{ArrowSchemas, SparkInternals}
 
-/** Schema of the columns in files, for Spark and as the Arrow schema that the writer gets. */
+/** Schema of the columns in files, for Spark and as the Arrow schema that the writer receives. */
 object StoredSchema {
 
   /** Metadata keys of a field's Parquet id, in Spark and in Arrow. */

@@ -44,17 +44,18 @@ final class TaskFiles private (context: TaskContext) {
   }
   TaskKills.onKill(context)(reason => open.forEach(_.cancel(reason)))
 
-  /** Return why the task fails; None if it does not. */
+  /** Return why the task fails; None if the task has not failed. */
   def failed: Option[Throwable] = failure
 
-  /** Return the metrics of the plan, if there are any; they also show the files' costs. */
+  /** Return the metrics of the plan, which also record the files' costs; None if the plan has none.
+    */
   def planMetrics: Option[WriteMetrics] = ofPlan
 
   def report(costs: WriteMetrics): Unit = ofPlan = Some(costs)
 
   def add(file: TaskFile): Unit = {
     open.add(file)
-    // If the task was killed before, nothing has cancelled this file yet.
+    // If the task was killed before this call, nothing has cancelled this file yet.
     if (context.isInterrupted()) file.cancel("the task was killed")
   }
 

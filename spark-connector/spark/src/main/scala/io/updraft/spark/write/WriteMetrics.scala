@@ -7,7 +7,7 @@ import org.apache.spark.util.LongAccumulator
 
 import io.updraft.proto.v1.Receipt
 
-/** Costs of the files of one write. They are counted twice: in named accumulators, which Spark
+/** Costs of the files of one write. Each cost is counted twice: in named accumulators, which Spark
   * shows with the write's stage, for each task and in total, and in the metrics of an operator,
   * which Spark shows in the SQL tab. (The metrics of Spark's write command are a fixed list.)
   */

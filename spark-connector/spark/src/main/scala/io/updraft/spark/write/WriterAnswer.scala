@@ -10,8 +10,8 @@ import io.updraft.client.{Endpoint, Exchange, WriteCheck}
 import io.updraft.proto.v1.{ErrorKind, WriteCommand}
 import io.updraft.spark.config.{WriteConf, WriteSettings}
 
-/** Question to the writer whether it would make the files, asked before a write begins. If several
-  * pods stand behind the endpoint's name, one of them answers.
+/** Question to the writer before a write begins: would the writer make the files? If several pods
+  * stand behind the endpoint's name, one of them answers.
   */
 object WriterAnswer {
 

@@ -12,8 +12,8 @@ import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy, UnaryExecNode}
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions, SparkSessionExtensionsProvider}
 
-/** Check that the writer would write, made before Spark deletes the data that the write replaces.
-  * If several pods stand behind the endpoint's name, the check asks one of them.
+/** Check, before Spark deletes the data that a write replaces, whether the writer would make the
+  * new files. If several pods stand behind the endpoint's name, the check asks one of them.
   */
 object WriterCheck {
 
@@ -42,7 +42,7 @@ object WriterCheck {
         WriterAnswer.problem(session.sparkContext, settings, command, directory, conf).foreach {
           problem => throw new SparkException(s"cannot overwrite $directory: $problem")
         }
-      // The write itself asks again, and falls back.
+      // The write asks the writer again and falls back if necessary.
       case ByWriter(_, _, _) | BySpark(_, _) | LeftToSpark(_, _) => ()
     }
   }
@@ -51,8 +51,8 @@ object WriterCheck {
 /** Operator for a command that replaces files. It runs the command only if the writer has agreed to
   * write the new files or Spark's own writer may make them.
   *
-  * It is a Spark command with a child so that adaptive execution begins below it. Otherwise the
-  * query's stages would run before the check.
+  * The operator is a Spark command with a child, so that adaptive execution begins below the
+  * operator. Otherwise the query's stages would run before the check.
   */
 case class WriterCheckExec(replacement: Replacement, child: SparkPlan)
     extends V2CommandExec
@@ -91,13 +91,13 @@ case class WriterCheckStrategy(session: SparkSession) extends SparkStrategy {
 
 object WriterCheckStrategy {
 
-  /** Mark of a command that is below its check. */
+  /** Mark of a command that already has a check above it. */
   private val Checked = TreeNodeTag[Unit]("updraft.writerCheck")
 }
 
 /** Session extension that Spark loads in every session with the connector on its class path. The
-  * data sources also work without [[io.updraft.spark.UpdraftExtensions]], and a failed write must
-  * not lose a table there either.
+  * data sources also work in sessions without [[io.updraft.spark.UpdraftExtensions]]. In these
+  * sessions, too, a failed write must not lose a table.
   */
 class WriterCheckExtension extends SparkSessionExtensionsProvider {
 

@@ -60,7 +60,7 @@ object WriterInput extends ColumnarRule {
     case _ => false
   }
 
-  /** Return whether a table's write gets the query's rows as they are. */
+  /** Return whether a table's write receives the query's rows unchanged. */
   private def takesRows(write: V2ExistingTableWriteExec): Boolean = write match {
     case _: AppendDataExec | _: OverwriteByExpressionExec | _: OverwritePartitionsDynamicExec =>
       true
@@ -82,7 +82,7 @@ object WriterInput extends ColumnarRule {
       WriterInputExec(batches.output, rows.output, batches, takesBatches = true)
     case ProjectExec(Columns(columns), ColumnarToRowExec(Batches(batches))) =>
       WriterInputExec(columns, rows.output, batches, takesBatches = true)
-    // A scan of cached data gives rows and batches.
+    // A scan of cached data can return rows or batches.
     case scan if scan.supportsColumnar =>
       WriterInputExec(scan.output, scan.output, scan, takesBatches = true)
     case _ => ofRows(rows)
@@ -112,13 +112,14 @@ object WriterInput extends ColumnarRule {
   }
 }
 
-/** Operator between a write and its input. Its metrics show the costs of the files. [[WriterInput]]
-  * inserts it, and the write still handles everything else.
+/** Operator between a write and its input. The operator's metrics show the costs of the files.
+  * [[WriterInput]] inserts the operator.
   *
   * @param columns
   *   columns to write, as attributes of the child
   * @param takesBatches
-  *   whether it returns rows inside the child's batches ([[BatchRow]]), so that no row is built
+  *   true if the operator returns rows inside the child's batches ([[BatchRow]]), so that no row is
+  *   built
   */
 case class WriterInputExec(
     columns: Seq[Attribute],
@@ -135,14 +136,14 @@ case class WriterInputExec(
 
   override def producedAttributes: AttributeSet = outputSet
 
-  /** Return the child's ordering; none for batches, which Spark then sorts again if it needs an
-    * order.
+  /** Return the child's ordering; none for batches, so that Spark sorts the rows again if the write
+    * requires an order.
     */
   override def outputOrdering: Seq[SortOrder] =
     if (takesBatches) Nil else child.outputOrdering
 
   override protected def doExecute(): RDD[InternalRow] = {
-    // A local copy, so that tasks do not serialize the plan.
+    // Copy to a local variable, so that tasks do not serialize the plan.
     val costs = this.costs
     if (takesBatches) {
       val schema = DataTypeUtils.fromAttributes(columns)

@@ -15,7 +15,9 @@ import io.updraft.spark.config.WriteConf
 /** Written file in this executor's storage, with one class for each way of delivery. */
 trait WrittenFile extends PartSink {
 
-  /** Complete the file after the writer has finished; raise an error if the file is not here. */
+  /** Complete the file after the writer has finished; raise an error if the file is not in this
+    * executor's storage.
+    */
   def complete(receipt: Receipt): Unit
 
   /** Abandon the file. */
@@ -59,7 +61,8 @@ final class ReturnedFile(path: Path, conf: Configuration) extends WrittenFile {
 
   override def complete(receipt: Receipt): Unit = stream.close()
 
-  /** Abandon the file: an object store never makes it visible, and on other storage it is deleted.
+  /** Abandon the file. An object store never makes an abandoned file visible; any other storage
+    * deletes the file.
     */
   override def abandon(): Unit =
     if (stream.hasCapability(StreamCapabilities.ABORTABLE_STREAM)) stream.abort()

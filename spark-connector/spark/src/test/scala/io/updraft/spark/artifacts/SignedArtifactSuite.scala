@@ -11,7 +11,9 @@ import org.scalatest.funsuite.AnyFunSuite
 
 class SignedArtifactSuite extends AnyFunSuite {
 
-  /** Run `body` with an artifact that the driver has signed, and with its path in this process. */
+  /** Run `body` with an artifact that the driver has signed, and with the artifact's path in this
+    * process.
+    */
   private def signed(body: (SignedArtifact, Path) => Unit): Unit = {
     val table = Files.writeString(Files.createTempFile("table", ".txt"), "one")
     try

@@ -27,7 +27,7 @@ import org.apache.spark.unsafe.types.UTF8String
 import org.scalatest.Assertion
 import org.scalatest.funsuite.AnyFunSuite
 
-/** Comparison of our copies with Spark's ArrowWriter, for random data of each type from each
+/** Comparison of our copies with Spark's ArrowWriter, for random data of each type and each kind of
   * source.
   */
 class ColumnSetSuite extends AnyFunSuite {
@@ -125,7 +125,7 @@ class ColumnSetSuite extends AnyFunSuite {
     assert(copiedData(numbers, LongType).count(_ == 7) == 2)
   }
 
-  /** Return the data of a column that was copied from a vector; closes the vector. */
+  /** Return the data of a column that was copied from a vector, and close the vector. */
   private def copiedData(vector: FieldVector, dataType: DataType): Seq[Byte] = {
     val schema = new StructType().add("_0", dataType)
     val set = new ColumnSet(Seq(dataType), ArrowSchemas.of(schema, "UTC", false), false)

@@ -146,7 +146,8 @@ private object FusedStageSuite extends Assertions {
     RequestSpec(child.output, all, all, arguments, limits, "UTC", largeVarTypes = false)
   }
 
-  /** Return, for each request, the number of rows, and as text the sent bytes and the kept columns.
+  /** Return three values for each request: the number of rows, a text for the sent buffers, and a
+    * text for the kept columns.
     */
   private def requests(source: RequestSource): Iterator[(Long, String, String)] = {
     TaskContext.get().addTaskCompletionListener[Unit](_ => source.close())

@@ -51,8 +51,8 @@ class KeptBehaviourSuite extends AnyFunSuite {
   }
 
   test("all that Spark's Python operators override is overridden by those in their place") {
-    // Explain's text differs, and SparkPlan's own supportsRowBased is right for operators that give
-    // batches.
+    // The text for explain differs, and SparkPlan's own supportsRowBased is right for operators
+    // that return batches.
     val otherwise = Set("verboseStringWithOperatorId", "supportsRowBased")
     Seq(
       "ArrowEvalPythonExec" -> classOf[FlightEvalPythonExec],
@@ -122,8 +122,8 @@ class KeptBehaviourSuite extends AnyFunSuite {
     }
   }
 
-  /** Return whether a class is a concrete operator with a child. The one that reads logs has no
-    * child.
+  /** Return whether a class is a concrete operator with a child. The operator that reads worker
+    * logs has no child.
     */
   private def isFunctions(operator: Class[_]): Boolean =
     classOf[SparkPlan].isAssignableFrom(operator) &&

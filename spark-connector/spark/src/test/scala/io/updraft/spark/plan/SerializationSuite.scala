@@ -27,8 +27,8 @@ import io.updraft.spark.task.groups.RowShape
 import io.updraft.spark.write.delta.FilesByDeltaExec
 import io.updraft.spark.write.{Replacement, UpdraftParquetFormat, WriterCheckExec, WriterInputExec}
 
-/** Check that the nodes of a plan, their expressions and the functions in these are serializable,
-  * because Spark may send each of them to a task.
+/** Check that the nodes of a plan, the nodes' expressions and the functions in the expressions are
+  * serializable, because Spark may send each of them to a task.
   */
 class SerializationSuite extends AnyFunSuite {
   private val id = AttributeReference("id", LongType, nullable = false)()
@@ -107,7 +107,7 @@ class SerializationSuite extends AnyFunSuite {
     registeredAggregate
   )
 
-  /** Return the names of the connector's classes that plans consist of. */
+  /** Return the names of the connector's classes that occur in plans. */
   private def kinds: Seq[String] =
     new ClassFileImporter()
       .importUrl(classOf[UpdraftExtensions].getProtectionDomain.getCodeSource.getLocation)

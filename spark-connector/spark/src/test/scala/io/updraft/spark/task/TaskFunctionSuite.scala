@@ -67,8 +67,7 @@ class TaskFunctionSuite extends AnyFunSuite {
   private def statement(command: ExchangeCommand): Statement =
     Statement.parseFrom(command.getSignedStatement.getStatement)
 
-  /** Run `body` with a session of a local Spark that has distributed a file, and with a key file.
-    */
+  /** Run `body` with a key file and a session of a local Spark that has distributed a file. */
   private def signing(body: (SparkSession, Path) => Unit): Unit =
     KeyFiles.withFile(KeyFiles.known) { key =>
       KeyFiles.withFile("a table") { table =>

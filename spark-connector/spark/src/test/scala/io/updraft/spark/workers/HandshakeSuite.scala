@@ -37,7 +37,7 @@ class HandshakeSuite extends AnyFunSuite {
   test("a channel stays open after its handshake, even past the limit") {
     connected { (channel, other) =>
       Handshake.limited(channel, 50.millis)(_.introduce(7))
-      // The test waits past the limit, after which nothing must happen.
+      // The test waits until the limit has passed. Nothing must happen then.
       Thread.sleep(100)
       assert(channel.isOpen)
       assert(new DataInputStream(other.getInputStream).readInt() === 7)

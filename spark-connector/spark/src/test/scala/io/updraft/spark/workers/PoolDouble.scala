@@ -18,7 +18,7 @@ import org.apache.spark.sql.updraft.SparkInternals
 import io.updraft.client.Exchange
 import io.updraft.proto.v1.{Admitted, ArtifactsWanted, ReplyMetadata}
 
-/** Pool in this JVM. A test takes its calls and writes their replies. */
+/** Pool in this JVM. A test accepts the pool's calls and writes the replies. */
 private[workers] final class PoolDouble extends AutoCloseable {
   private val calls = new LinkedBlockingQueue[PoolCall]()
 
@@ -57,7 +57,7 @@ private[workers] final class PoolDouble extends AutoCloseable {
 
 private[workers] object PoolDouble {
 
-  /** Time that only a hang takes. */
+  /** Time after which a test that waits is considered to hang. */
   val HangSeconds = 60L
 
   private object Bytes extends MethodDescriptor.Marshaller[Array[Byte]] {
@@ -66,7 +66,7 @@ private[workers] object PoolDouble {
   }
 }
 
-/** Call to a pool, which takes a message only when the test asks for one. */
+/** Call to a pool. The call requests a message from the client only when the test asks for one. */
 private[workers] final class PoolCall(call: ServerCall[Array[Byte], Array[Byte]]) {
   private val messages = new LinkedBlockingQueue[Array[Byte]]()
   private val cancelled = new CountDownLatch(1)
@@ -85,7 +85,7 @@ private[workers] final class PoolCall(call: ServerCall[Array[Byte], Array[Byte]]
       .getOrElse(throw new AssertionError("the client has not sent a message"))
   }
 
-  /** Wait until the client has cancelled the call. Return false if it does not. */
+  /** Wait until the client has cancelled the call. Return false if the client does not. */
   def isCancelled: Boolean = cancelled.await(PoolDouble.HangSeconds, SECONDS)
 
   def ask(artifacts: ByteString*): Unit = {

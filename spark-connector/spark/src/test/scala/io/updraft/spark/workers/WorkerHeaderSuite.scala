@@ -165,7 +165,7 @@ class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
     assert(header.command.map(new String(_, UTF_8)) == command)
     assert(header.bytes.sameElements(bytes))
   }
-  // The rest belongs to the stream of the task.
+  // These bytes belong to the rest of the task's stream.
   private def continued(written: Written) = written.text("more").toBytes
 
   test("the header of a planner ends with the broadcasts") {

@@ -16,7 +16,8 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.updraft.spark.config.UpdraftConf
 
-/** Tests of the whole way from Spark's runner to a pool. The test is both the runner and the pool.
+/** Tests of the whole way from Spark's runner to a pool. The test plays both Spark's runner and the
+  * pool.
   */
 class WorkerTunnelSuite extends AnyFunSuite with BeforeAndAfterAll {
   private val taskModule = "pyspark.worker"
@@ -46,7 +47,7 @@ class WorkerTunnelSuite extends AnyFunSuite with BeforeAndAfterAll {
     pool.close()
   }
 
-  /** Tunnel of one worker, and its connection as Spark's runner sees it. */
+  /** Tunnel of one worker, with the connection that Spark's runner would use. */
   private final class Worker(module: String, version: String) extends AutoCloseable {
     private val listener = ServerSocketChannel.open().bind(new InetSocketAddress(loopback, 0))
 
@@ -76,7 +77,7 @@ class WorkerTunnelSuite extends AnyFunSuite with BeforeAndAfterAll {
       this
     }
 
-    /** Send nothing more. */
+    /** Close the runner's side of the connection for writing. */
     def hangUp(): Unit = runner.shutdownOutput()
 
     /** Return the exception that the worker reports. */
@@ -130,7 +131,7 @@ class WorkerTunnelSuite extends AnyFunSuite with BeforeAndAfterAll {
         assert(call.next().nonEmpty, "the opening")
         call.ask(ByteString.copyFrom(MessageDigest.getInstance("SHA-256").digest(value)))
         assert(call.next().length > 1024, "a part of the value")
-        // The pool takes nothing more, so the upload waits.
+        // The pool reads no more messages, so the upload waits.
         worker.kill()
         assert(worker.hasEnded)
         assert(call.isCancelled)
@@ -168,7 +169,7 @@ class WorkerTunnelSuite extends AnyFunSuite with BeforeAndAfterAll {
 
   test("a stream that is not PySpark's is an error that says what to do") {
     withWorker(taskModule) { worker =>
-      // The start of a request for a web page.
+      // These bytes are the start of an HTTP request.
       worker.int(1195725856)
       assert(worker.exception() ==
         "The worker on the pool failed: the stream of Spark's runner does not have the form of " +

@@ -7,8 +7,9 @@ import org.apache.spark.SparkException
 import org.apache.spark.sql.updraft.LocalSpark
 import org.scalatest.funsuite.AnyFunSuite
 
-/** Tests of `saveAsTable` in the Spark that the connector is built against. It drops the table in a
-  * separate command before the insert. Later patch releases drop it in the insert.
+/** Tests of `saveAsTable` in the Spark that the connector is built against. This Spark release
+  * drops the table in a separate command before the insert. Later patch releases drop the table in
+  * the insert.
   */
 class SavedTableSuite extends AnyFunSuite {
   private val confs = Seq(

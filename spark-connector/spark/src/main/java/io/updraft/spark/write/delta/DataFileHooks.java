@@ -15,7 +15,7 @@ public interface DataFileHooks {
   /**
    * Return the format of a table's data files.
    *
-   * @param small answer of {@link #smallReason}
+   * @param small result of {@link #smallReason}
    */
   FileFormat format(Protocol protocol, Metadata table, Option<String> small);
 
@@ -23,9 +23,9 @@ public interface DataFileHooks {
   Option<String> smallReason(SparkPlan rows);
 
   /**
-   * Return a plan of the same rows that suits the format.
+   * Return a plan of the same rows that passes whole batches to the files if possible.
    *
-   * @param takesBatches true if no step on the way to the files needs single rows
+   * @param takesBatches true if no step between this plan and the files needs single rows
    */
   SparkPlan input(SparkPlan rows, boolean takesBatches);
 

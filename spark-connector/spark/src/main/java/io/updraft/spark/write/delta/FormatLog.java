@@ -10,14 +10,15 @@ import org.apache.spark.sql.execution.datasources.FileFormat;
 import scala.Option;
 
 /**
- * Delta's log of a table, with another file format. Only the code that writes data files uses it.
- * Reads and commits still go through Delta's own log.
+ * Delta's log of a table, with another file format. Only the code that writes data files uses this
+ * log. Reads and commits still go through Delta's own log.
  *
- * <p>It is written in Java, because Scala hides the constructor of Delta's class.
+ * <p>This class is written in Java, because Scala hides the constructor of Delta's class.
  */
 final class FormatLog extends DeltaLog {
   /**
-   * Log being copied by this thread. Delta's own constructor needs it before this class has fields.
+   * Log that this thread is copying. Delta's own constructor needs the log before it sets the
+   * fields of this class.
    */
   private static final ThreadLocal<DeltaLog> COPIED = new ThreadLocal<>();
 
@@ -39,7 +40,7 @@ final class FormatLog extends DeltaLog {
     this.format = format;
   }
 
-  /** Take the other log's snapshot instead of reading the log once more. */
+  /** Reuse the snapshot of the copied log, so that Delta does not read the log again. */
   @Override
   public void createSnapshotAtInit(Option<CatalogTable> table) {
     currentSnapshot_$eq(COPIED.get().getCapturedSnapshot());

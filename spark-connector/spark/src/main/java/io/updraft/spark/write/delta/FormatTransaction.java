@@ -5,16 +5,17 @@ import org.apache.spark.sql.delta.DeltaLog;
 import org.apache.spark.sql.delta.OptimisticTransaction;
 
 /**
- * Transaction that gives threads another log while they write files.
+ * Transaction that shows a thread a log with another file format while the thread writes files.
  *
- * <p>It is written in Java, because Scala does not let a method replace Delta's value.
+ * <p>This class is written in Java, because Scala does not let a method replace Delta's value.
  */
 public final class FormatTransaction extends WritingTransaction {
   private final ThreadLocal<DeltaLog> writing = new ThreadLocal<>();
   private final FormatLog formatLog;
 
   /**
-   * Create a transaction that begins where another one begins. Do not use the other one afterwards.
+   * Create a transaction over the same snapshot as {@code begun}. Do not use {@code begun}
+   * afterwards.
    *
    * @param begun new transaction of Delta
    * @param hooks parts that replace Delta's
@@ -26,7 +27,7 @@ public final class FormatTransaction extends WritingTransaction {
 
   @Override
   public DeltaLog deltaLog() {
-    // Delta's own constructor calls this method, before there are fields.
+    // Delta's own constructor calls this method before the fields of this class are set.
     DeltaLog shown = writing == null ? null : writing.get();
     return shown == null ? super.deltaLog() : shown;
   }

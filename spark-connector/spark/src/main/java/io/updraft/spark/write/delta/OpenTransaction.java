@@ -10,17 +10,17 @@ import scala.Option;
 /**
  * Delta's transaction, made extensible from Scala, where its constructor is inaccessible.
  *
- * <p>A transaction has three classes. The Java classes call members that Scala cannot access. The
- * Scala class uses types that differ between Scala 2.12 and 2.13.
+ * <p>Three classes implement a transaction. The two Java classes call members that Scala cannot
+ * access. The Scala class uses types that differ between Scala 2.12 and 2.13.
  */
 public abstract class OpenTransaction extends OptimisticTransaction {
 
-  /** Create a transaction that begins where another one begins. */
+  /** Create a transaction over the same snapshot as {@code begun}. */
   protected OpenTransaction(OptimisticTransaction begun) {
     super(begun.deltaLog(), begun.catalogTable(), begun.snapshot());
   }
 
-  /** Return whether Delta shuffles the rows of a write, to make few files. */
+  /** Return whether Delta shuffles the rows of a write, so that the write creates fewer files. */
   protected final boolean isOptimized(Option<DeltaOptions> options, SQLConf conf) {
     Option<Object> asked = options.flatMap(DeltaOptions::optimizeWrite);
     return asked.isDefined()

@@ -27,7 +27,7 @@ final class ShownPlan {
     this.plan = plan;
   }
 
-  /** Return the plan for the query that this thread runs; null if it runs none. */
+  /** Return the plan, for the query that this thread runs; null if this thread runs no query. */
   static ShownPlan of(SparkPlan plan) {
     SparkContext context = plan.session().sparkContext();
     String query = context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.updraft
 
-/** Sequence whose elements are evaluated when they are read, each once. */
+/** Sequence that evaluates each element once, when a caller first reads the element. */
 object LazySequence {
   def of[A](elements: (() => A)*): Seq[A] = elements.to(LazyList).map(_())
 }

@@ -9,9 +9,9 @@ import org.apache.spark.sql.updraft.InputFiles
 import io.updraft.client.BatchGroups
 import io.updraft.spark.task.input.{Request, RequestSource}
 
-/** Source of requests from two inputs that are sorted by the same keys. Requests come in runs. A
-  * run is the left rows of some groups, then the right rows of the same groups. A group that is
-  * missing on one side is empty on that side.
+/** Source of requests from two inputs that are sorted by the same keys. The requests form runs. A
+  * run consists of the left rows of some groups, then the right rows of the same groups. A group
+  * that is missing on one side is sent as an empty group of that side.
   */
 final class CogroupedFeed(
     left: GroupedSide,
@@ -76,7 +76,7 @@ final class CogroupedFeed(
       Position.InRight
     }
 
-  /** End the group. If right rows of the run are already sent, the run cannot take another left
+  /** End the group. If right rows of the run are already sent, the run cannot include another left
     * group, so the run ends, too.
     */
   private def endGroup(): Position.Value = {

@@ -7,23 +7,23 @@ import org.apache.spark.sql.updraft.{SessionKeys, SpillingRows, WaitingRows, Win
 
 import io.updraft.spark.task.input.Answers
 
-/** Handling of a task's rows for a function that computes one value from many rows. Groups of rows
-  * go to the function, and rows that waited in the executor are joined with the function's results.
-  * Made on the driver, serialized to the tasks.
+/** Handling of a task's rows for a function that computes one value from many rows. The function
+  * receives groups of rows. Other rows wait in the executor, to be joined with the function's
+  * results. Made on the driver, serialized to the tasks.
   */
 sealed trait Fold extends Serializable {
 
   /** Return the columns of the rows that functions read. */
   def columns: Seq[Attribute]
 
-  /** Return whether a request is answered per row or per group. */
+  /** Return whether a reply contains a row for each row of the request or for each group. */
   def answers: Answers.Value
 
-  /** Return how many columns the waiting rows have. */
+  /** Return the number of columns of the waiting rows. */
   def waitingColumns: Int
 
-  /** Return the rows that functions read, made from the child's rows. Either this method or the
-    * [[boundary]] adds a row to `waiting` for each result, in the order of the results.
+  /** Return the rows that functions read, made from the child's rows. For each result, in the order
+    * of the results, either this method or the [[boundary]] adds a row to `waiting`.
     */
   def rows(input: Iterator[InternalRow], waiting: WaitingRows): Iterator[InternalRow]
 

@@ -49,8 +49,8 @@ final class SameBytesBoundary(keys: Seq[Expression], rows: Seq[Attribute]) exten
   * next row.
   *
   * @param open
-  *   function that returns the rows. It may have to read all of the child, so the feed calls it
-  *   only when it builds the first request
+  *   function that returns the rows. The function may read all of the child's rows first, so the
+  *   feed calls it only when it builds the first request
   */
 final class GroupedFeed(
     open: () => Iterator[InternalRow],

@@ -17,7 +17,7 @@ import io.updraft.spark.task.input.{RequestBuilder, RequestSource, RequestSpec, 
   * @param keys
   *   grouping keys among the child's columns
   * @param groupedRows
-  *   method by which a group's rows become contiguous
+  *   method that makes the rows of each group contiguous
   * @param shape
   *   representation of a row in a request
   */

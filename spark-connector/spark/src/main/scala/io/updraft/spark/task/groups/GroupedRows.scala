@@ -8,8 +8,8 @@ import org.apache.spark.sql.execution.{SortExec, UnsafeExternalRowSorter}
 import org.apache.spark.sql.updraft.{SparkInternals, TaskPages}
 import org.apache.spark.{SparkContext, TaskContext}
 
-/** Method by which a task's rows become contiguous by group. Made on the driver, serialized to the
-  * tasks.
+/** Method that makes the rows of each group of a task contiguous. Made on the driver, serialized to
+  * the tasks.
   */
 sealed trait GroupedRows extends Serializable {
 
@@ -26,8 +26,8 @@ object GroupedRows {
     override def of(rows: Iterator[InternalRow]): Iterator[InternalRow] = rows
   }
 
-  /** Grouping in memory. It reads all rows and copies each row to the memory of the row's group,
-    * which costs less than a sort. If the rows do not fit into memory, Spark sorts the remaining
+  /** Grouping in memory. It reads all rows and copies each row to the memory of the row's group.
+    * That costs less than a sort. If the rows do not fit into memory, Spark sorts the remaining
     * rows and spills to disk.
     *
     * @param sort
@@ -77,7 +77,7 @@ object GroupedRows {
   }
 }
 
-/** Costs of grouping rows, under the names of Spark's sort metrics. */
+/** Metrics of grouping rows, under the names of Spark's sort metrics. */
 final class GroupMetrics(val all: Map[String, SQLMetric]) extends Serializable {
 
   /** Record the memory of the rows grouped in these pages. */

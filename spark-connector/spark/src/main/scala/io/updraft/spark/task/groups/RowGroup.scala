@@ -10,12 +10,12 @@ import org.apache.spark.unsafe.Platform
 import io.updraft.spark.columns.RowCopies
 
 /** Copies of the rows of one group, in segments of memory. A word before each row holds the row's
-  * size and turn. The turns order the rows of all groups.
+  * size and turn. The turns define the order of the rows of all groups.
   */
 private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
   private[this] val segments = new ArrayBuffer[RowGroup.Segment](2)
   private[this] var last = RowGroup.NoSegment
-  // Index of the segment with the first row; rotate may advance it.
+  // Index of the segment with the first row; `rotate` may advance this index.
   private[this] var head = 0
 
   /** Make room for a row of this many bytes. Return whether that succeeded. */
@@ -24,7 +24,7 @@ private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
     last.end + bytes <= last.limit || extend(bytes.toLong)
   }
 
-  /** Add a segment. Return whether there was memory. The first segment is small and each may be
+  /** Add a segment. Return whether memory was available. The first segment is small and each may be
     * twice as large as the segment before, so a small group takes little memory.
     */
   private def extend(needed: Long): Boolean = {
@@ -70,8 +70,8 @@ private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
 
   /** Return the rows one by one, each in `row`. */
   def rows(row: UnsafeRow): Iterator[UnsafeRow] = new Iterator[UnsafeRow] {
-    // Skip empty segments: the last segment may have been created for a row that was not added in
-    // the end.
+    // Skip empty segments: the last segment may have been created for a row that then was not
+    // added.
     private[this] val rest =
       segments.iterator.drop(head).filter(segment => segment.start < segment.end)
     private[this] var segment = RowGroup.NoSegment

@@ -13,7 +13,8 @@ import org.apache.spark.sql.updraft.TaskPages
 import io.updraft.spark.columns.RowCopies
 
 /** Copies of rows, grouped by their keys. Each group has memory of its own, so that the rows of a
-  * group are read sequentially. The rows are in the order that Spark's sort would produce.
+  * group are read sequentially. [[mergedWith]] returns the rows in the order that Spark's sort
+  * would produce.
   *
   * @param keys
   *   keys among `rows`. Two keys are equal if and only if their bytes are equal
@@ -31,7 +32,8 @@ final class RowGroups(
   private[this] val groups = new HashMap[UnsafeRow, RowGroup]
   private[this] val shown = new UnsafeRow(rows.length)
   private[this] var turn = 0
-  // Groups with non-null keys, by the turn of their first rows; null before the first null key.
+  // Groups with non-null keys, ordered by the turn of their first rows. This field is null until
+  // the first row with a null key arrives.
   private[this] var rotation: PriorityQueue[RowGroup] = _
 
   /** Copy a row. Return whether there was room. */
@@ -118,8 +120,8 @@ final class RowGroups(
 
 object RowGroups {
 
-  /** Maximum number of groups. If there were more, each would be small, and a sort groups small
-    * groups just as fast.
+  /** Maximum number of groups. If there are more groups, each group is small, and sorting the rows
+    * is just as fast.
     */
   val MostGroups = 8192
 }

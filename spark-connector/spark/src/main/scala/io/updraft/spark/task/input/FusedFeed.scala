@@ -9,13 +9,13 @@ import io.updraft.spark.columns.ColumnBuilder
 /** Generated code of a child's stage that writes rows straight into the columns of requests. */
 trait FusedCode extends Serializable {
 
-  /** Start the code in a task. It writes the rows of `input` to `sink`. Whenever the sink pauses,
-    * the returned iterator has one more row, which is empty.
+  /** Start the code in a task. The code writes the rows of `input` to `sink`. Whenever the sink
+    * pauses, the returned iterator has one more row, which is empty.
     */
   def start(partition: Int, input: Iterator[InternalRow], sink: RowSink): Iterator[InternalRow]
 }
 
-/** Columns into which generated code writes one row after another. The code runs on until the sink
+/** Columns into which generated code writes one row after another. The code runs until the sink
   * pauses.
   */
 final class RowSink(columns: Array[ColumnBuilder], files: InputFiles) {
@@ -29,7 +29,7 @@ final class RowSink(columns: Array[ColumnBuilder], files: InputFiles) {
   /** Return a column. Its method `put` is called once for each row, with that row's value. */
   def column(index: Int): ColumnBuilder = columns(index)
 
-  /** End a row: each column has its value. Return whether the sink pauses. */
+  /** End a row, after each column has received its value. Return whether the sink pauses. */
   def endRow(): Boolean = {
     if (count == 0) followsFiles = files.readsFiles
     if (count == 0 || followsFiles) follow(files.current)

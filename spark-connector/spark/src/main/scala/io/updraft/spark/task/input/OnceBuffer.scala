@@ -12,9 +12,9 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 import io.updraft.spark.columns.RepeatedColumn
 import io.updraft.spark.task.once.{CallOnce, KnownResults, RepeatWatch, Repeats}
 
-/** Buffer for requests that sends each tuple of arguments only once in a task. If none of its
-  * tuples is new, a request is sent without rows. When its reply arrives, the results of its tuples
-  * have arrived, too.
+/** Buffer for requests that sends each tuple of arguments only once in a task. A request without
+  * new tuples is sent without rows. Replies arrive in order, so the results of its tuples arrive
+  * before its own reply.
   *
   * When the search for repeats ends, the remaining rows go to `direct`.
   */
@@ -67,7 +67,8 @@ final class OnceBuffer(
   }
 }
 
-/** State of a task's search for repeats: it goes on, ends with this request, or is over. */
+/** State of a task's search for repeats: the search continues, ends with this request, or is over.
+  */
 private object Search extends Enumeration {
   val Going, Ending, Over = Value
 }
@@ -87,10 +88,10 @@ private final class DistinctBuffer(
   private[this] var pastRows = 0L
   private[this] var pastCalls = 0L
 
-  /** Return how many rows all requests have had so far. */
+  /** Return how many rows all requests so far contain. */
   def rowsEver: Long = pastRows + row
 
-  /** Return how many calls all requests have needed so far. */
+  /** Return how many calls all requests so far need. */
   def callsEver: Long = pastCalls + calls
 
   override protected def take(tuple: UnsafeRow): Unit = {
@@ -139,7 +140,7 @@ private object DistinctBuffer {
   val FirstRows = 1024
 
   /** Limit on the bytes of the tuples that a task remembers and of their results. Beyond this
-    * limit, the task forgets them all and starts over.
+    * limit, the task forgets all tuples and starts over.
     */
   val MostBytes: Long = 32L << 20
 }

@@ -16,12 +16,12 @@ import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
   */
 final case class Pickling(listRows: Int, binaryAsBytes: Boolean)
 
-/** Source of requests that hold pickled lists of rows. In each request, the columns that stay here
-  * end at the same row as the lists.
+/** Source of requests that hold pickled lists of rows. In each request, the columns that stay in
+  * the executor end at the same row as the lists.
   *
   * The first request is small, and each following request may hold twice as much as the request
-  * before, so that the pool starts early. No request has to be large, because Python spends more
-  * time on a row than its transport takes.
+  * before, so that the pool starts early. No request has to be large, because Python takes longer
+  * to process a row than the transport takes to deliver it.
   */
 final class PickledFeed(
     input: Iterator[InternalRow],
@@ -56,8 +56,8 @@ final class PickledFeed(
     projection(row)
   }
 
-  /** Record the file of the current row. A list has a fixed number of rows, like the lists of
-    * results from PySpark's worker, so one list may hold rows of several files.
+  /** Record the file of the current row. Like PySpark's lists of results, a list has a fixed number
+    * of rows, so one list may hold rows of several files.
     */
   private def note(current: AnyRef): Unit = {
     if (rows == 0) file = current
@@ -70,7 +70,7 @@ final class PickledFeed(
     if (values > 0) Some(finish()) else None
   }
 
-  /** Fill a batch. `pickled.hasNext` reads the rows of the next list, so do not call it once the
+  /** Fill a batch. `pickled.hasNext` reads the rows of the next list, so do not call it when the
     * batch is full.
     */
   private def fill(): Unit = {
@@ -116,6 +116,8 @@ object PickledFeed {
   /** Target size of the first request, in bytes of lists. */
   val FirstBytes: Long = 16L << 10
 
-  /** Largest target size of a request, in bytes of lists, if the settings allow it. */
+  /** Maximum target size of a request, in bytes of lists; the settings may require a smaller
+    * target.
+    */
   val MostBytes: Long = 256L << 10
 }

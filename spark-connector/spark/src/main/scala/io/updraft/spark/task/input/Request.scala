@@ -7,8 +7,8 @@ import org.apache.spark.sql.vectorized.ColumnVector
 import io.updraft.client.BatchGroups
 import io.updraft.spark.task.once.Repeats
 
-/** Batch to send, the columns that stay here to be joined to the reply, and the groups that end in
-  * the batch.
+/** Batch to send, the columns that stay in the executor to be joined to the reply, and the groups
+  * that end in the batch.
   */
 final case class Request(
     batch: ArrowRecordBatch,
@@ -19,9 +19,10 @@ final case class Request(
 /** Pass-through columns of one request.
   *
   * @param rows
-  *   rows of the child in the request; for aggregates, groups that end in it
+  *   number of the child's rows in the request; for aggregates, number of groups that end in the
+  *   request
   * @param values
-  *   expected rows of the reply: the same number as [[calls]], or fewer if a value holds several
+  *   expected number of rows in the reply: the same as [[calls]], or fewer if a value holds several
   *   pickled rows
   * @param columns
   *   the child's columns, in the child's order; empty if the output has only results
@@ -41,7 +42,7 @@ final case class RetainedRows(
     repeats: Option[Repeats] = None
 ) extends AutoCloseable {
 
-  /** Return how many rows the functions are called for. */
+  /** Return the number of rows for which the functions are called. */
   def calls: Int = repeats.fold(rows)(_.calls)
 
   /** Return the file block of a row. */

@@ -41,7 +41,8 @@ trait RequestBuffer extends AutoCloseable {
   override def close(): Unit
 }
 
-/** Builder of one request after another. Rows go in, and [[BatchCut]] decides where a request ends.
+/** Builder of one request after another. The caller appends rows, and [[BatchCut]] decides where a
+  * request ends.
   */
 abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends RequestBuffer {
   private[this] val passedSchema = spec.passedSchema
@@ -177,7 +178,9 @@ object RequestBuilder {
       ColumnSet.structBatch(rows, columns)
   }
 
-  /** Builder of requests for a function over groups. All columns are sent; no column stays here. */
+  /** Builder of requests for a function over groups. All columns are sent; no column stays in the
+    * executor.
+    */
   final class OfColumns(spec: RequestSpec, override val schema: Schema, partition: Int)
       extends RequestBuilder(spec, partition) {
 

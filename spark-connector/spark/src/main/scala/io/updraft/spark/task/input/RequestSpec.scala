@@ -14,9 +14,9 @@ import io.updraft.spark.columns.{BatchLimits, ColumnSet}
   * @param child
   *   columns of the child
   * @param copied
-  *   ordinals of the columns that are sent to the pool, stay here, or both
+  *   ordinals of the columns that are sent to the pool, stay in the executor, or both
   * @param passed
-  *   ordinals of the columns that stay here, to be joined to the results
+  *   ordinals of the columns that stay in the executor, to be joined to the results
   * @param inputs
   *   distinct arguments, in the order of the exchange's columns
   * @param limits
@@ -50,7 +50,7 @@ final case class RequestSpec(
 
   val passedTypes: Seq[DataType] = passed.map(child(_).dataType)
 
-  /** Positions, among the copied columns, of the columns that are kept here and not sent. */
+  /** Positions, among the copied columns, of the columns that stay in the executor. */
   val passedSlots: Seq[Int] = passed.map(copied.indexOf(_))
 
   val inputType: StructType = RequestSpec.numbered(inputs.map(_.dataType))

@@ -12,8 +12,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.spark.task.once.CallOnce
 
-/** Factory of requests from the data that an operator's only child gives to a task. Made on the
-  * driver, serialized to the tasks.
+/** Factory of a task's requests, for operators with one child. Made on the driver, serialized to
+  * the tasks.
   */
 trait TaskInput extends Serializable {
 
@@ -52,7 +52,7 @@ abstract class ColumnInput extends TaskInput {
   ): RequestSource = new ColumnarFeed(batches, builder(partition), files)
 }
 
-/** Input of functions of values: a column for each argument.
+/** Input of functions that take values: a column for each argument.
   *
   * @param once
   *   policy of functions that are called once for each value
@@ -73,7 +73,7 @@ final class ArgumentInput(spec: RequestSpec, once: Option[CallOnce] = None) exte
   }
 }
 
-/** Input of functions of rows: one struct column. */
+/** Input of functions that take whole rows: one struct column. */
 final class RowInput(spec: RequestSpec, rowType: StructType) extends ColumnInput {
 
   private def rowSchema = ArrowSchemas.of(rowType, spec.timeZone, spec.largeVarTypes)
@@ -87,8 +87,8 @@ final class RowInput(spec: RequestSpec, rowType: StructType) extends ColumnInput
     new RequestBuilder.OfRows(spec, rowSchema, partition)
 }
 
-/** Input of functions of pickled rows. Each value in the exchange is a pickled list of rows, in
-  * Spark's own encoding.
+/** Input of functions that take pickled rows. Each value in the exchange is a pickled list of rows,
+  * in Spark's own encoding.
   *
   * @param once
   *   policy of functions that are called once for each value

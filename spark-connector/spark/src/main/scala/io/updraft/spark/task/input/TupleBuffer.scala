@@ -10,7 +10,7 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 
 import io.updraft.spark.columns.{BatchCut, BatchSize, BinaryBuilder, ColumnSet, FilledColumn}
 
-/** Rows of a request as tuples of arguments, with the columns that stay here. */
+/** Rows of a request as tuples of arguments, with the columns that stay in the executor. */
 class TupleBuffer(spec: RequestSpec, partition: Int, sent: SentTuples) extends RequestBuffer {
   private[this] val passed = spec.columnSet(spec.passedTypes, spec.passed)
   private[this] val projection = UnsafeProjection.create(spec.inputs, spec.child)
@@ -40,7 +40,7 @@ class TupleBuffer(spec: RequestSpec, partition: Int, sent: SentTuples) extends R
     count += 1
   }
 
-  /** Take the tuple of the next row, which is valid only during this call. */
+  /** Accept the tuple of the next row. The tuple is valid only during this call. */
   protected def take(tuple: UnsafeRow): Unit = sent.append(tuple)
 
   override def isFull: Boolean = {
@@ -52,7 +52,7 @@ class TupleBuffer(spec: RequestSpec, partition: Int, sent: SentTuples) extends R
 
   override def setMostRows(rows: Int): Unit = cut.setMostRows(rows)
 
-  /** Return the bytes that stay here in addition to the columns. */
+  /** Return the bytes that stay in the executor in addition to the columns. */
   protected def heldBytes: Long = 0L
 
   override def finish(inputFile: AnyRef): Request = {
@@ -85,7 +85,7 @@ class TupleBuffer(spec: RequestSpec, partition: Int, sent: SentTuples) extends R
   }
 }
 
-/** Tuples of a request, in the form that the kind of function takes. */
+/** Tuples of a request, in the encoding for this kind of function. */
 trait SentTuples extends AutoCloseable {
 
   /** Copy a tuple. */

@@ -21,7 +21,9 @@ final case class CallOnce(isAuto: Boolean, operator: String, functions: String) 
   /** Record that the values of the operator's input seldom repeat. */
   def foundDistinct(): Unit = CallOnce.distinct.add(operator): Unit
 
-  /** Record that the functions use accumulators, which count calls. */
+  /** Record that the functions update accumulators. Because updates depend on the number of calls,
+    * such functions are called for each row.
+    */
   def foundAccumulator(): Unit = CallOnce.accumulating.add(functions): Unit
 }
 
@@ -49,7 +51,7 @@ object CallOnce {
 /** Measurement of how often the values of a task repeat. It ends the search if too few repeat.
   *
   * Each window has twice as many rows as the window before and needs a larger share of repeats. The
-  * first windows need few repeats, because the table knows only few values then.
+  * first windows need few repeats, because the table then still contains few values.
   */
 final class RepeatWatch(once: CallOnce) {
   private[this] var startRows = 0L
@@ -79,8 +81,8 @@ final class RepeatWatch(once: CallOnce) {
 
 private object RepeatWatch {
 
-  /** Rows of the first window. They are enough to show repeats among up to a few hundred thousand
-    * values, and cost less than a millisecond.
+  /** Rows of the first window. So many rows are enough to show repeats among up to a few hundred
+    * thousand values, and searching them costs less than a millisecond.
     */
   val FirstRows = 8192L
 

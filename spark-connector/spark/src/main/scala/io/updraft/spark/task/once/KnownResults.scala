@@ -8,7 +8,7 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import io.updraft.spark.columns.RepeatedColumn
 
 /** Results of the tuples of one [[org.apache.spark.sql.updraft.DistinctTuples]], in pieces: one for
-  * each request that has tuples. Used on the task's thread. The pieces are released once neither
+  * each request that has tuples. Used on the task's thread. The pieces are released when neither
   * the table nor any request needs them.
   */
 final class KnownResults {
@@ -23,7 +23,7 @@ final class KnownResults {
   /** Record that a request with tuples was sent. */
   def announce(): Unit = announced += 1
 
-  /** Add the next piece and take over its columns. */
+  /** Add the next piece and take ownership of its columns. */
   def add(columns: Array[ColumnVector]): Unit = {
     pieces += columns
     size += columns.iterator.map(KnownResults.bytesOf).sum

@@ -12,16 +12,16 @@ import io.updraft.spark.task.input.RetainedRows
 
 /** Mapping from a table function's outputs to its input rows.
   *
-  * Outputs come in the order of the rows, one output for each row. Outputs that come after that
-  * (from `terminate`) are joined to the last row, as in Spark's own operator. The outputs of one
-  * reply belong to one request.
+  * Outputs arrive in the order of the rows, one output for each row. Later outputs (from
+  * `terminate`) are joined to the last row, as in Spark's own operator. The outputs of one reply
+  * belong to one request.
   */
 final class AnsweredRows extends AutoCloseable {
   private[this] var request = RetainedRows(0, 0, Array.empty, null)
   private[this] var row = -1
   private[this] var within = false
 
-  /** Previous request. The last returned batch may still use its columns. */
+  /** Previous request. The last returned batch may still use the columns of this request. */
   private[this] var previous = request
 
   /** Begin a reply. If the current request has no rows left, the reply answers the oldest waiting
@@ -57,7 +57,7 @@ final class AnsweredRows extends AutoCloseable {
     rows
   }
 
-  /** Return the columns that stayed here, for rows of the current request. */
+  /** Return the columns that stayed in the executor, for rows of the current request. */
   def columns(rows: Array[Int]): Array[ColumnVector] =
     request.columns.map(new SelectedColumn(_, rows))
 

@@ -19,8 +19,8 @@ import io.updraft.spark.task.input.{RequestSpec, RetainedRows}
 
 /** Rows pickled by a table function, each joined to its input row.
   *
-  * A value of a reply is the pickled output of one input row, or a piece of such an output. Outputs
-  * may have any number of rows, and their rows are passed on in batches of about `batchBytes`.
+  * A value of a reply is the pickled output of one input row, or a piece of such an output. An
+  * output may have any number of rows. The rows are returned in batches of about `batchBytes`.
   */
 final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchBytes: Long)
     extends Results {
@@ -31,8 +31,8 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
   private[this] val nullRow = new GenericInternalRow(types.length)
   private[this] val pieces = new ByteArrayOutputStream
 
-  /** Return whether the function may run without input. If columns stay here, it may not, because
-    * there would be no row to which its output could be joined.
+  /** Return whether the function may run without input. The function may not if columns stay in the
+    * executor, because there would be no row to which its output could be joined.
     */
   override def needNoInput: Boolean = spec.passed.isEmpty
 

@@ -23,7 +23,7 @@ import io.updraft.spark.columns.{ColumnSet, ResultColumns}
   * @param operation
   *   name of the kind of function in errors
   * @param check
-  *   part of the declaration with which replies are compared
+  *   parts of the declaration that replies are compared with
   */
 final case class RowResult(
     row: DataType,
@@ -33,7 +33,8 @@ final case class RowResult(
     check: RowCheck
 )
 
-/** Strictness of the comparison of replies with the declaration. It is the same as on stock Spark.
+/** Strictness of the comparison of replies with the declaration. Stock Spark compares just as
+  * strictly.
   */
 sealed trait RowCheck extends Serializable
 
@@ -42,7 +43,8 @@ object RowCheck {
   /** Compare every type and its nullability. */
   case object Types extends RowCheck
 
-  /** Check only that the columns can be read as the declared types. Python has compared the rest.
+  /** Check only that the columns can be read as the declared types. PySpark's worker has already
+    * compared everything else.
     */
   case object Layout extends RowCheck
 

@@ -24,7 +24,7 @@ trait Results extends AutoCloseable {
   /** Return whether the function may return rows to a task without input. */
   def needNoInput: Boolean = false
 
-  /** Return the output of one reply. The output is computed lazily, but nothing reads the reply
+  /** Return the output of one reply. The output is computed lazily, but does not read the reply
     * after this call.
     *
     * @param waiting
@@ -133,8 +133,8 @@ object Results {
     }
   }
 
-  /** Results whose replies come whenever the function yields them. Their input file is that of the
-    * newest row in a request.
+  /** Results whose replies come whenever the function yields them. Their input file is the file of
+    * the newest row that was sent.
     */
   class FreeRunning(replies: ReplyReader) extends OfPartners(replies) {
 

@@ -13,7 +13,7 @@ import io.updraft.spark.write.{ParquetPlan, RemoteFormat}
   * it.
   *
   * @param leftToSpark
-  *   reason why Delta's own writer makes the files anyway; None if it does not
+  *   reason why Delta's own writer makes the files anyway; None if the writer service makes them
   */
 final class DeltaFiles(
     ofTable: Protocol,

@@ -13,8 +13,8 @@ object DeltaRules {
   private val ReaderVersion = 3
   private val WriterVersion = 7
 
-  /** Table features for which a file's writer needs only the rows and the schema that Delta gives
-    * it.
+  /** Table features for which a file's writer needs only the rows and the schema that Delta passes
+    * to the writer.
     */
   private val Features = Set(
     "allowColumnDefaults",
@@ -55,7 +55,8 @@ object DeltaRules {
           s"Delta's protocol in version ${protocol.minReaderVersion} of readers and " +
             s"${protocol.minWriterVersion} of writers"
         ),
-    // Delta's own writer adds ids of nested fields to the schema of such files.
+    // With these properties, Delta's own writer adds ids of nested fields to the schema of the
+    // files.
     (_, metadata) =>
       metadata.configuration.collectFirst {
         case (key, "true") if key.startsWith("delta.enableIcebergCompat") => s"$key = true"

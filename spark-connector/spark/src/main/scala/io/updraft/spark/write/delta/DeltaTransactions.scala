@@ -18,8 +18,8 @@ import org.slf4j.LoggerFactory
 import io.updraft.spark.config.WriteConf
 import io.updraft.spark.write.{SmallWrite, WriterInput}
 
-/** Observer of Delta's transactions. In sessions that enable this, it replaces each new transaction
-  * with one whose data files have the format [[DeltaFiles]].
+/** Observer of Delta's transactions. In sessions that write Delta tables through a writer, it
+  * replaces each new transaction with one whose data files have the format [[DeltaFiles]].
   */
 final class DeltaTransactions extends TransactionExecutionObserver {
 
@@ -30,7 +30,8 @@ final class DeltaTransactions extends TransactionExecutionObserver {
     if (WriteConf.writesTables(SparkInternals.conf(SparkSession.active), "delta"))
       try new FormatTransaction(begun, DeltaTransactions.Hooks)
       catch {
-        // The classes of this build of Delta differ from those of the release.
+        // The classes of this build of Delta differ from those of the release with the same
+        // version.
         case error: LinkageError =>
           DeltaTransactions.log.warn(
             s"delta: Delta's own writer makes data files, because of $error"
@@ -76,8 +77,8 @@ object DeltaTransactions {
     */
   private lazy val probe = new DeltaFiles(Protocol(), Metadata(), None)
 
-  /** Observe the transactions that this thread starts, unless something else observes them. Return
-    * why the connector does not support this version of Delta; None if it does.
+  /** Observe the transactions that this thread starts, unless another observer is already set.
+    * Return why the connector does not support this version of Delta; None if it does.
     */
   def observe(): Option[String] = {
     val reason = DeltaRules.versionReason(io.delta.VERSION)

@@ -35,8 +35,8 @@ case class FilesByDeltaExec(reason: String, child: SparkPlan)
 object FilesByDelta {
 
   /** Return why Delta makes the data files of the Delta table that a command writes; None if a
-    * writer does, or if the command writes no existing Delta table. The size of the rows is known
-    * only for inserts.
+    * writer makes them, or if the command writes no existing Delta table. The size of the rows is
+    * known only for inserts.
     */
   def reason(conf: SQLConf, command: Command): Option[String] =
     table(command).flatMap { found =>

@@ -49,9 +49,10 @@ import io.updraft.proto.v1.{
 }
 import io.updraft.spark.write.{TaskFile, TaskFiles}
 
-/** Statistics of new data files for Delta's log. For a file that the writer made, they come from
-  * its receipt. Only values that receipts lack, such as bounds of floating-point numbers, are
-  * computed from the rows. Delta's own tracker keeps the statistics of all other files.
+/** Statistics of new data files for Delta's log. The statistics of a file that the writer made come
+  * from the file's receipt. Only values that receipts lack, such as bounds of floating-point
+  * numbers, are computed from the rows. Delta's own tracker keeps the statistics of all other
+  * files.
   *
   * @param written
   *   called on the driver when all files are written
@@ -74,8 +75,8 @@ final class ReceiptStatistics(
 /** Statistics of the files that one task writes.
   *
   * @param newStock
-  *   function that creates Delta's own tracker, for files that Spark makes. Creating it takes
-  *   milliseconds, because it generates code
+  *   function that creates Delta's own tracker, for files that Spark makes. Creating a tracker
+  *   takes milliseconds, because the tracker generates code
   * @param columns
   *   columns of the rows
   * @param statistics
@@ -137,7 +138,7 @@ private final class TaskStatistics(
     file.file.receipt.foreach { receipt =>
       complete += new Path(path).getName -> sources.json(file.buffer, receipt)
     }
-    // The next file may have the same path object.
+    // Spark may reuse this path object for the next file.
     lastPath = null
   }
 }
@@ -156,7 +157,8 @@ private final class StatisticsSources(
   private[this] val fromReceipt = mutable.ArrayBuffer.empty[(AttributeReference, ReceiptValue)]
   private[this] val fromRows = mutable.ArrayBuffer.empty[DeclarativeAggregate]
 
-  // A dot in a column's name could make its path equal to the path of another column's field.
+  // A dot in a column's name could make the column's path equal to the path of another column's
+  // field.
   private[this] val hasPlainPaths = !columns.exists(column => hasDots(column.name, column.dataType))
 
   private[this] val result = statistics.transform {

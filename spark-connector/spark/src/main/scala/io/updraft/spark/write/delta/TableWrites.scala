@@ -39,7 +39,7 @@ case class TableWrites(session: SparkSession) extends SparkStrategy {
 object TableWrites {
   private val log = LoggerFactory.getLogger(getClass)
 
-  /** Mark of a command that is below its operator. */
+  /** Mark of a command that already has an operator above it. */
   private val Explained = TreeNodeTag[Unit]("updraft.filesByDelta")
 
   private val DeltaClass = "org.apache.spark.sql.delta.TransactionExecutionObserver"
@@ -53,7 +53,9 @@ object TableWrites {
       log.warn(s"delta: Delta's own writer makes data files, because of $reason")
     }
 
-  /** Return why Delta makes the files of a command; None if it does not, or if that is unknown. */
+  /** Return why Delta makes the files of a command; None if a writer makes them, or if the reason
+    * is unknown.
+    */
   private def reason(conf: SQLConf, command: Command): Option[String] =
     if (knowsDelta)
       try FilesByDelta.reason(conf, command)

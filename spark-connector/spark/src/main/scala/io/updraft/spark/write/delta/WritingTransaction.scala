@@ -13,12 +13,13 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.{Dataset, Row}
 
-/** Delta transaction whose data files have another file format. A file's receipt supplies the
-  * statistics, and rows come in batches if the plan has batches. Everything else, such as schema
-  * checks, constraints and the commit, is Delta's. [[FormatTransaction]] is the concrete class.
+/** Delta transaction whose data files have another file format. The statistics of a file come from
+  * its receipt, and the files receive whole batches if the plan returns batches. Everything else,
+  * such as schema checks, constraints and the commit, is Delta's. [[FormatTransaction]] is the
+  * concrete class.
   *
-  * While Delta writes files, it asks the table's log for the format. So threads that write files
-  * see a log with the other format, but only while they write.
+  * While Delta writes files, it asks the table's log for the format. So while a thread writes
+  * files, it sees a log with the other format.
   *
   * @param begun
   *   new transaction of Delta, which must not be used afterwards
@@ -30,7 +31,8 @@ abstract class WritingTransaction(begun: OptimisticTransaction, hooks: DataFileH
   // True if the write of this thread shuffles its rows, so that other tasks write the files.
   private[this] val shuffles = ThreadLocal.withInitial[java.lang.Boolean](() => false)
   private[this] val shown = new ThreadLocal[ShownPlan]
-  // Reason why the write of this thread is too small for the writer; None if it is not.
+  // Reason why the write of this thread is too small for the writer; None if the write is large
+  // enough.
   private[this] val small = ThreadLocal.withInitial[Option[String]](() => None)
 
   /** Show this thread a log with the other format until [[endWriting]]. */
@@ -89,7 +91,8 @@ abstract class WritingTransaction(begun: OptimisticTransaction, hooks: DataFileH
   ): (Option[DeltaJobStatisticsTracker], Option[StatisticsCollection]) = {
     val (tracker, statistics) =
       super.getOptionalStatsTrackerAndStatsCollection(output, directory, partitions, data)
-    // Meanwhile, adaptive execution may have shown the query's plan in place of the write's.
+    // Adaptive execution may have shown the query's plan in place of the write's plan. So show the
+    // write's plan again when all files are written.
     val replaced =
       tracker.map(hooks.statistics(deltaLog.newDeltaHadoopConf(), _, () => showPlan()))
     (replaced, statistics)

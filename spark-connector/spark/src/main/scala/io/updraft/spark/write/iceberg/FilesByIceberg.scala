@@ -11,7 +11,7 @@ import org.apache.spark.sql.connector.metric.{CustomSumMetric, CustomTaskMetric}
   */
 final class FilesByIceberg(override val description: String) extends CustomSumMetric {
 
-  /** Create the instance that Spark makes by class name to add up values. */
+  /** Create an instance without a reason, which Spark makes by class name to add up values. */
   def this() = this("")
 
   override def name(): String = FilesByIceberg.Name

@@ -21,8 +21,8 @@ import org.apache.iceberg.{FieldMetrics, Schema}
 import org.apache.spark.sql.updraft.SparkInternals
 
 /** Counts of NaN, and bounds without NaN, of the floating-point columns of one file. Parquet's
-  * footers have neither. As in Iceberg's own writer, elements of lists and maps are left out, and a
-  * struct that is null counts as a null of each column inside.
+  * footers contain neither. As in Iceberg's own writer, elements of lists and maps are left out,
+  * and a struct that is null counts as a null of each column inside.
   */
 final class FloatBounds(schema: Schema, arrow: ArrowSchema) {
   private[this] val columns = FloatBounds.columns(schema.columns().asScala.toSeq, Nil)
@@ -96,7 +96,7 @@ private final class FloatColumn(field: NestedField, path: List[Int]) {
     values += 1
     if (value.isNaN) nans += 1
     else {
-      // Unlike `<`, these tell -0.0 from 0.0.
+      // Unlike `<`, `compare` distinguishes -0.0 from 0.0.
       if (java.lang.Double.compare(value, lower) < 0) lower = value
       if (java.lang.Double.compare(value, upper) > 0) upper = value
     }

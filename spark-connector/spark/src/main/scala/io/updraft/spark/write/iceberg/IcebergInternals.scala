@@ -13,7 +13,7 @@ import org.apache.iceberg.util.Pair
 import org.apache.iceberg.{FieldMetrics, FileFormat, Metrics, MetricsConfig, Schema}
 
 /** Access to the two parts of Iceberg that the connector needs and that are visible only inside
-  * Iceberg's packages. [[IcebergRules.versionReason]] rejects releases that may lack them.
+  * Iceberg's packages. [[IcebergRules.versionReason]] rejects releases that may lack these parts.
   */
 object IcebergInternals {
   private type Models = java.util.Map[Pair[FileFormat, Class[_]], FormatModel[_, _]]

@@ -53,13 +53,13 @@ object IcebergRules {
         .get("write.parquet.page-version")
         .filter(!_.equalsIgnoreCase("v1"))
         .map(version => s"write.parquet.page-version = $version"),
-    // Iceberg passes these to its Parquet library unchanged.
+    // Iceberg passes these properties to its Parquet library unchanged.
     properties =>
       properties.collectFirst {
         case (key, value) if key.startsWith("parquet.") => s"$key = $value"
       },
     properties => IcebergFiles.compression(properties).left.toOption,
-    // The provider may name places that the writer may not write to.
+    // The location provider may name places that the writer may not write to.
     properties =>
       properties
         .get("write.location-provider.impl")

@@ -29,7 +29,7 @@ final class IcebergWrite(
 ) {
   import IcebergWrite._
 
-  /** Properties of the table, with the changes by options and the session in Iceberg's order of
+  /** Properties of the table, overridden by options and session settings in Iceberg's order of
     * precedence.
     */
   private val properties: Map[String, String] = {
@@ -46,7 +46,7 @@ final class IcebergWrite(
   /** Reason why the writer must not make the data files; None if it may. */
   private lazy val forbidden: Option[String] = IcebergRules.reason(table, properties)
 
-  /** Reason why Iceberg makes the data files; None if the writer does. */
+  /** Reason why Iceberg makes the data files; None if the writer makes them. */
   lazy val reason: Option[String] =
     forbidden.orElse(query.flatMap(SmallWrite.reason(SparkInternals.conf(session), _, options)))
 
@@ -59,7 +59,8 @@ final class IcebergWrite(
 
   /** Files for the writer; None if Iceberg makes them. The driver decides once, before the first
     * row is computed. Raise IllegalArgumentException for a wrong setting, and
-    * UnsupportedOperationException if the writer cannot make the files and Iceberg must not.
+    * UnsupportedOperationException if the writer cannot make the files and the session forbids
+    * Iceberg's own writer.
     */
   lazy val files: Option[RemoteFiles] =
     Some(SparkInternals.conf(session)).filter(WriteConf.writesTables(_, "iceberg")).map { conf =>

@@ -12,9 +12,9 @@ import org.apache.spark.sql.updraft.DriverMetrics
 import io.updraft.spark.write.RemoteTableWrite
 
 /** Handler of a proxy for Iceberg's Write or BatchWrite. It wraps the factory of the tasks'
-  * writers, so that they use the writer service, and forwards everything else. A proxy has every
-  * method of the running Spark, while a subclass would have only those of the Spark that it was
-  * compiled for.
+  * writers, so that these writers use the writer service. It forwards all other calls. A proxy has
+  * every method of the running Spark, whereas a subclass would have only the methods of the Spark
+  * version for which it was compiled.
   */
 final class ObservedWrite private (target: AnyRef, write: IcebergWrite) extends InvocationHandler {
 

@@ -20,7 +20,7 @@ import io.updraft.spark.write.StoredSchema
   * the data files.
   *
   * Iceberg makes each writer of a file from the model in its registry. So it is enough to replace
-  * the model. Everything above one file stays Iceberg's own code, such as partitions, fan-out,
+  * the model. All code above a single file remains Iceberg's own, such as partitions, fan-out,
   * target sizes, row lineage, delete files and commits.
   */
 final class ParquetModel(stock: FormatModel[InternalRow, StructType])

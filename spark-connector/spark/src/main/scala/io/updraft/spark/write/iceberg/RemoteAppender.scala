@@ -64,7 +64,7 @@ final class RemoteAppender(
   override def length(): Long =
     if (isClosed || file == null) storedBytes else (file.rowBytes * files.storedShare).toLong
 
-  /** End the file. A failed task abandons its file, which then reports no rows. */
+  /** End the file. A failed task abandons its file, and the abandoned file reports no rows. */
   override def close(): Unit = if (!isClosed) {
     isClosed = true
     if (file != null) {
@@ -98,8 +98,8 @@ final class RemoteAppender(
 private object RemoteAppender {
 
   /** Return counts without bounds for the columns that lack bounds in some row group because of a
-    * long value. The bounds of the other row groups would not include that value. Columns inside
-    * lists and maps never have bounds.
+    * long value. The bounds of the other row groups may exclude that value. Columns inside lists
+    * and maps never have bounds.
     */
   private def unbounded(footer: ParquetMetadata): Seq[FieldMetrics[_]] = {
     val schema = footer.getFileMetaData.getSchema

@@ -5,8 +5,8 @@ import org.apache.spark.sql.catalyst.expressions.{Cast, EvalMode, Expression}
 import org.apache.spark.sql.types._
 
 /** Limits on Spark's implicit casts of arguments. For its own functions, Spark truncates 1.5 to 1.
-  * For a registered function, 1.5 is an error where an integer is declared, as it is for callers
-  * outside Spark.
+  * If a registered function declares an integer, 1.5 is an error, as it is for callers outside
+  * Spark.
   */
 object ArgumentCast {
 

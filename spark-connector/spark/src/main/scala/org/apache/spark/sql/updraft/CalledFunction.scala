@@ -16,8 +16,8 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.python.UserDefinedPythonTableFunction
 import org.apache.spark.sql.types.{DataType, StructType}
 
-/** Registered function of a pool in the place of a pickled function. So Spark's own rules extract
-  * the calls from expressions, and only the operator differs.
+/** Registered function of a pool, in the place where Spark expects a pickled function. So Spark's
+  * own rules extract the calls from expressions, and only the operator differs.
   *
   * @param endpoint
   *   endpoint of the pool that has the function

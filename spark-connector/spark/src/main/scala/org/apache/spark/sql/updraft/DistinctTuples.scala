@@ -49,7 +49,7 @@ final class DistinctTuples(context: TaskContext) extends AutoCloseable {
       )
     catch { case _: SparkOutOfMemoryError => full = true }
 
-  /** Return whether Spark had no memory for another tuple. */
+  /** Return whether Spark could not allocate memory for another tuple. */
   def isFull: Boolean = full
 
   def bytes: Long = if (map == null) 0L else map.getTotalMemoryConsumption

@@ -67,8 +67,8 @@ final case class FunctionArtifacts(
     case ArtifactRole.Named(name) => ArtifactFile(role, files.file(name), isEncrypted = false)
   }
 
-  /** Return the artifacts that this executor has. A resource manager may distribute a file in its
-    * own way. The file is then missing here, as it is for stock Spark.
+  /** Return the artifacts that this executor has. If a resource manager distributes a file in its
+    * own way, the file is missing here, as it is for stock Spark.
     */
   def located: Seq[ArtifactFile] = roles.map(file).filter(artifact =>
     artifact.role match {
@@ -138,7 +138,7 @@ object SessionFiles {
 
 /** Filter of the environment variables that the user sets for Python. All of them go to the pool
   * except variables that control the loader, the interpreter, Spark or the pool. The pool would
-  * refuse these (proto/README.md).
+  * refuse such variables (proto/README.md).
   */
 object UserVariables {
   private val Name = "[A-Za-z_][A-Za-z0-9_]*".r

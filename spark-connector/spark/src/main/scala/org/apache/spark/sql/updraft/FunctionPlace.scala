@@ -17,7 +17,7 @@ object FunctionPlace {
 
   final case class Catalog(catalog: CatalogPlugin, name: Seq[String]) extends FunctionPlace
 
-  /** Catalog that the session lacks or cannot load. Spark reports the problem if its search gets to
+  /** Catalog that the session lacks or cannot load. Spark reports the problem if its search reaches
     * this place.
     */
   case object Unknown extends FunctionPlace

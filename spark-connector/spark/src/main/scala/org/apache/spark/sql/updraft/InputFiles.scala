@@ -8,7 +8,7 @@ import org.apache.spark.rdd.InputFileBlockHolder
 /** Bookkeeping that keeps `input_file_name()` and related functions correct on both sides of an
   * operator that reads ahead. Spark holds the current file in a thread-local variable. The child
   * sets this variable while the operator reads the child. The parent reads the variable while it
-  * gets results.
+  * consumes results.
   *
   * Created and used on the task's thread. Within [[ofChild]] the thread has the child's variable.
   * Otherwise, it has a variable of the operator's own, which [[show]] sets.

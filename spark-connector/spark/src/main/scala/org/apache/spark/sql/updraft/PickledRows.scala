@@ -42,8 +42,8 @@ object PickledRows {
     def load(list: Array[Byte]): JavaList[Any] =
       unpickler.loads(list).asInstanceOf[JavaList[Any]]
 
-    /** Return the converted value. If there is only one type, it is a value of this type;
-      * otherwise, it is a row with a value of each type.
+    /** Return the converted value. If there is only one type, the result is a value of this type;
+      * otherwise, the result is a row with a value of each type.
       */
     def convert(value: Any): Any = fromJava(value)
   }

@@ -70,8 +70,8 @@ final case class PythonCall(
     table: Option[TableFunction] = None
 ) {
 
-  /** Return the call with `columns` before the inputs. `leading` lists, for each function, which of
-    * these columns the function takes before its arguments.
+  /** Return the call with `columns` before the inputs. `leading` lists, for each function, the
+    * positions of the columns that the function takes before its arguments.
     */
   def after(columns: Seq[Expression], leading: Seq[Seq[Int]]): PythonCall = copy(
     udfs = udfs.zip(leading).map { case (udf, offsets) =>
@@ -160,8 +160,9 @@ object PythonCall {
   def hashSeeds(udfs: Seq[PythonFuncExpression]): Seq[String] =
     functionsOf(udfs).flatMap(function => Option(function.envVars.get("PYTHONHASHSEED")))
 
-  /** Return whether functions may update accumulators. They may if their pickles refer to one, or
-    * if Spark ships them as a broadcast variable, whose content the driver cannot read.
+  /** Return whether functions may update accumulators. They may if their pickles refer to an
+    * accumulator, or if Spark ships the functions as a broadcast variable, whose content the driver
+    * cannot read.
     */
   def mayUseAccumulators(udfs: Seq[PythonFuncExpression]): Boolean =
     functionsOf(udfs).map(_.command).exists { command =>
@@ -180,8 +181,7 @@ object PythonCall {
 
   private val LoadsBroadcast = "_from_id".getBytes(UTF_8).toSeq
 
-  /** Size from which a pickle that refers to a broadcast variable must contain a function as well.
-    */
+  /** Size from which a pickle that refers to a broadcast variable must also contain a function. */
   private val MostBytesOfBroadcastPickle = 128
 
   private def functionsOf(udfs: Seq[PythonFuncExpression]): Seq[PythonFunction] =

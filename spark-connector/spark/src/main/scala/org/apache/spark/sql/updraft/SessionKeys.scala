@@ -3,8 +3,8 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.sql.catalyst.expressions.{Attribute, NamedExpression, SessionWindow}
 
-/** Keys of rows grouped by a session window. Rows whose windows overlap get one session that spans
-  * these windows ([[SpillingRows]]). Made on the driver, serialized to the tasks.
+/** Keys of rows grouped by a session window. Rows whose windows overlap share one session that
+  * spans these windows ([[SpillingRows]]). Made on the driver, serialized to the tasks.
   *
   * @param session
   *   key that is a session window

@@ -98,8 +98,8 @@ object SparkInternals {
     if (keys.isEmpty) AllTuples
     else Defaults.call(ClusteredDistribution, "apply", Seq(keys)).asInstanceOf[Distribution]
 
-  /** Return the key normalized so that equal values have equal bits. Floating-point numbers have
-    * several NaNs and two zeros.
+  /** Return the key normalized so that equal values have equal bits, although floating-point
+    * numbers have several NaNs and two zeros.
     */
   def normalizedKey(key: Expression): Expression = NormalizeFloatingNumbers.normalize(key)
 
@@ -162,7 +162,7 @@ object SparkInternals {
   def decrypted(stream: InputStream): InputStream =
     SparkEnv.get.serializerManager.wrapForEncryption(stream)
 
-  /** Return the file of a broadcast variable of Python that this process has. */
+  /** Return the file that holds the value of a Python broadcast variable in this process. */
   def broadcastFile(id: Long): File = {
     val block = BroadcastBlockId(id)
     val manager = SparkEnv.get.blockManager
@@ -290,9 +290,10 @@ object SparkInternals {
 
   private val AfterSpark = ShutdownHookManager.TEMP_DIR_SHUTDOWN_PRIORITY
 
-  /** Return whether PySpark's worker converts whole batches to pandas for Arrow-optimized UDFs. It
-    * always does before Spark 4.1, and later only with a legacy conf. A null in a batch then turns
-    * the batch's integers into floats, so a function's argument depends on the other rows.
+  /** Return whether PySpark's worker converts whole batches to pandas for Arrow-optimized UDFs.
+    * PySpark before 4.1 always does so; later versions do so only with a legacy setting. A null in
+    * a batch then turns the batch's integers into floats, so a function's argument depends on the
+    * other rows.
     */
   def convertsBatchesForArrowUdfs(conf: SQLConf): Boolean = {
     val key = "spark.sql.legacy.execution.pythonUDF.pandas.conversion.enabled"

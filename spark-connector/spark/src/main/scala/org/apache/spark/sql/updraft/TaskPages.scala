@@ -51,8 +51,8 @@ final class TaskPages(manager: TaskMemoryManager)
     true
   }
 
-  /** Give back a page that is too small. A task that is short of memory gets smaller pages than it
-    * asks for.
+  /** Give back a page that is too small. If a task is short of memory, Spark returns smaller pages
+    * than the task requests.
     */
   private def giveBack(page: MemoryBlock): Boolean = {
     manager.freePage(page, this)
@@ -79,7 +79,7 @@ object TaskPages {
     */
   private val MostBytesOfPage = 256L << 10
 
-  /** Return pages that are freed when the task ends, if not before. */
+  /** Return pages that are freed at the latest when the task ends. */
   def of(context: TaskContext): TaskPages = {
     val pages = new TaskPages(context.taskMemoryManager())
     context.addTaskCompletionListener[Unit](_ => pages.free())

@@ -6,8 +6,8 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.python.TaskRowQueue
 
-/** Rows of a task that wait for their results, first in, first out. The queue is Spark's own. It
-  * uses the task's memory and spills to disk if memory is short.
+/** Rows of a task that wait for their results, first in, first out. Spark's own queue holds the
+  * rows in the task's memory and spills to disk if memory is short.
   */
 final class WaitingRows(columns: Int, context: TaskContext) {
   private[this] val queue = new TaskRowQueue(columns, context)

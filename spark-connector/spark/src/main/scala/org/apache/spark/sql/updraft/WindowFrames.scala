@@ -9,9 +9,9 @@ import org.apache.spark.sql.types.IntegerType
 
 /** Frames of Python window functions, created and moved by Spark's own code.
   *
-  * A function whose frame is its whole partition gets the partition once. Every other frame has two
-  * columns, before the child's columns, with the begin and the end of each row's frame. Functions
-  * over the same frame share these two columns.
+  * A function whose frame is its whole partition receives the partition once. Every other frame
+  * adds two columns before the child's columns: the begin and the end of each row's frame.
+  * Functions over the same frame share these two columns.
   *
   * Made on the driver, serialized to the tasks.
   */

@@ -56,7 +56,8 @@ object PythonAccumulators {
   type Updates = PythonAccumulatorV2
 }
 
-/** Arguments of Spark's method that pickles rows. It makes lists of 100 rows. */
+/** Arguments of Spark's method that pickles rows. In Spark 3.5, the method makes lists of 100 rows.
+  */
 object PickledLists {
   def arguments(rows: Iterator[InternalRow], schema: StructType, listRows: Int): Seq[AnyRef] =
     Seq[AnyRef](rows, schema)
@@ -76,7 +77,7 @@ object TableFunctions {
   ): LogicalPlan = function.builder(arguments)
 }
 
-/** Collations of strings, which Spark 3.5 does not have: it compares bytes. */
+/** Collations of strings. Spark 3.5 does not support collations: it compares bytes. */
 object Collations {
 
   def isCollated(dataType: DataType): Boolean = false
@@ -96,7 +97,9 @@ object Variants {
 /** Properties that Spark 4.0 renamed or introduced. */
 object Renamed {
 
-  /** Return whether an error means that a job was cancelled. In Spark 3.5, it has no condition. */
+  /** Return whether an error means that a job was cancelled. In Spark 3.5, such an error has no
+    * error condition.
+    */
   def isCancellation(error: Throwable): Boolean = error match {
     case failed: SparkException =>
       failed.getErrorClass == null &&

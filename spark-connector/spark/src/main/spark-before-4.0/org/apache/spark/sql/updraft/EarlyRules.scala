@@ -17,8 +17,8 @@ import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
 
 /** Rules that run before Spark resolves functions. In Spark 3.5, rules of an extension cannot run
-  * that early. So the parser hides names of functions that Spark does not know itself. A resolution
-  * rule reveals them, applies the rules, and leaves the remaining names to Spark.
+  * that early. So the parser hides the names of functions that Spark itself does not know. Later, a
+  * resolution rule reveals the names, applies the rules, and leaves unresolved names to Spark.
   */
 object EarlyRules {
   def inject(
@@ -100,7 +100,7 @@ private final class HidingParser(session: SparkSession, parser: ParserInterface)
 
   private val inExpression: PartialFunction[Expression, Expression] = {
     case query: SubqueryExpression => query.withNewPlan(hidden(query.plan))
-    // Spark expands stars only in calls that are visible to it.
+    // Spark expands a star only in a call that is visible to Spark.
     case call: UnresolvedFunction
         if !isSparks(call.nameParts, functions) && !call.arguments.exists(_.isInstanceOf[Star]) =>
       HiddenCall(call, call.children)

@@ -37,8 +37,8 @@ object TableArguments {
   def of(udtf: PythonUDTF): Seq[Boolean] = Seq.empty
 }
 
-/** Checks of result types for Spark 4.0. This version has no time-of-day type, and it asserts that
-  * results fit.
+/** Checks of result types as before Spark 4.1: there is no time-of-day type, and results that do
+  * not fit raise an AssertionError.
   */
 object ResultTypes {
 

@@ -7,7 +7,7 @@ import org.apache.spark.sql.execution.aggregate.UpdatingSessionsIterator
 import org.apache.spark.sql.internal.SQLConf
 
 /** Rows that Spark keeps in memory up to the session's limit of rows. Rows beyond the limit go to
-  * disk. Spark 4.0 has no limit in bytes.
+  * disk. These Spark versions have no limit in bytes.
   */
 object SpillingRows {
   private def conf: SQLConf = SQLConf.get
@@ -19,8 +19,8 @@ object SpillingRows {
       conf.windowExecBufferSpillThreshold
     )
 
-  /** Return the rows with sessions. Overlapping windows are each replaced by the session that spans
-    * them all.
+  /** Return the rows with sessions. Each window that overlaps others is replaced by the session
+    * that spans all of them.
     */
   def inSessions(rows: Iterator[InternalRow], keys: SessionKeys): Iterator[InternalRow] =
     new UpdatingSessionsIterator(

@@ -9,8 +9,8 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.ArrowUtils
 import org.apache.spark.util.ThreadUtils
 
-/** Notification that a task was killed, even while it waits. Spark has no listener for that before
-  * 4.2, so one thread polls every task that has an exchange.
+/** Notification that a task was killed, even while the task waits. Spark has no listener for that
+  * before 4.2, so one thread polls every task that has an exchange.
   */
 object TaskKills {
   private val PeriodMilliseconds = 100L

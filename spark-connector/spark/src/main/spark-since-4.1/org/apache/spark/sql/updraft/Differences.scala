@@ -34,7 +34,7 @@ object PythonConf {
   def tracebackDumpSeconds(conf: SQLConf): Long = conf.pythonUDFWorkerTracebackDumpIntervalSeconds
 }
 
-/** Flags that say which arguments of a table function are tables. They are for Arrow table
+/** Flags that say which arguments of a table function are tables. The flags are for Arrow table
   * functions, which Spark has since 4.1.
   */
 object TableArguments {

@@ -21,8 +21,8 @@ object SpillingRows {
       conf.windowExecBufferSpillSizeThreshold
     )
 
-  /** Return the rows with sessions. Overlapping windows are each replaced by the session that spans
-    * them all.
+  /** Return the rows with sessions. Each window that overlaps others is replaced by the session
+    * that spans all of them.
     */
   def inSessions(rows: Iterator[InternalRow], keys: SessionKeys): Iterator[InternalRow] =
     new UpdatingSessionsIterator(

@@ -10,8 +10,8 @@ import org.apache.spark.storage.{
 }
 import org.apache.spark.{SparkEnv, TaskContext}
 
-/** Log lines of the functions of one exchange. They are stored where Spark looks for the logs of
-  * Python workers (`python_worker_logs()`). Used only by the task's thread.
+/** Log lines of the functions of one exchange. This class stores them where Spark looks for the
+  * logs of Python workers (`python_worker_logs()`). Only the task's thread uses this class.
   */
 final class WorkerLogs(session: Option[String], context: TaskContext) extends AutoCloseable {
   private[this] val writers = mutable.Map.empty[String, RollingLogWriter]

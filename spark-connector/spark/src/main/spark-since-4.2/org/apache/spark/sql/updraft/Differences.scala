@@ -6,7 +6,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.ArrowUtils
 
-/** Notification that a task was killed, even while it waits. */
+/** Notification that a task was killed, even while the task waits. */
 object TaskKills {
 
   def onKill(context: TaskContext)(cancel: String => Unit): Unit =

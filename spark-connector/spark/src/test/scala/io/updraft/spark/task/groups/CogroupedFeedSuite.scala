@@ -105,8 +105,8 @@ class CogroupedFeedSuite extends AnyFunSuite {
 
 private object CogroupedFeedSuite {
 
-  /** Request as a pool sees it: the values of the groups that end in it, and the values after the
-    * last end.
+  /** Request as a pool sees it: the values of the groups that end in the request, and the values
+    * after the last end.
     */
   final case class Sent(input: Int, groups: Seq[Seq[Long]], open: Seq[Long] = Seq.empty)
 }

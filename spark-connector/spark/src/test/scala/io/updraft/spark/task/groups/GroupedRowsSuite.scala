@@ -12,7 +12,7 @@ import io.updraft.spark.plan.GroupOrder
 
 class GroupedRowsSuite extends AnyFunSuite {
   private val roomyPage = 1L << 20
-  // A task may hold four pages.
+  // A task may allocate four pages.
   private val smallPage = 16L << 10
 
   /** Comparison of Spark's sort with our grouped rows, for a table with one partition. */

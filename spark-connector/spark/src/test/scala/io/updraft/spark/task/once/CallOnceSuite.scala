@@ -65,7 +65,7 @@ class CallOnceSuite extends AnyFunSuite {
     assert(once.copy(functions = "others").isWorthwhile)
   }
 
-  /** Column that can tell whether it was closed. */
+  /** Column that records whether it was closed. */
   private final class Column(values: Long*) {
     private val vector = new BigIntVector("x", SparkInternals.allocator)
     vector.allocateNew(values.length)

@@ -94,10 +94,10 @@ class DistinctTuplesSuite extends AnyFunSuite {
   }
 }
 
-/** Work of tasks. It is outside the suite because the suite cannot be serialized. */
+/** Work of tasks. This object is outside the suite, because the suite cannot be serialized. */
 private object DistinctTuplesSuite extends Serializable {
 
-  /** Return the places of rows. A row with a new tuple gets the row's number as its place. */
+  /** Return the places of rows. If a row's tuple is new, its place is the row's number. */
   def places(rows: Seq[UnsafeRow]): TaskContext => Seq[Long] = { context =>
     val tuples = new DistinctTuples(context)
     try rows.zipWithIndex.map { case (row, number) => tuples.placeOf(row, number.toLong) }

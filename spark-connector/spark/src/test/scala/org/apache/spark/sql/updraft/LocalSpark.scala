@@ -23,7 +23,7 @@ object LocalSpark {
     finally session.stop()
   }
 
-  /** Return the rows of a plan's only partition after `change`, each as Scala values. */
+  /** Return the rows that `change` makes of a plan's only partition, each as Scala values. */
   def rows(plan: SparkPlan)(change: Iterator[InternalRow] => Iterator[InternalRow])
       : Seq[Seq[Any]] = {
     val types = plan.output.map(_.dataType)

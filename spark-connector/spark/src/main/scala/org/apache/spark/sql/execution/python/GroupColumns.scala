@@ -4,7 +4,7 @@ package org.apache.spark.sql.execution.python
 import org.apache.spark.sql.catalyst.expressions.Attribute
 
 /** Columns of one input of a grouped function, and the positions of the keys and values, as Spark
-  * itself resolves them. Spark's code for this is visible only inside this package.
+  * itself resolves them. Spark's code that resolves them is visible only inside this package.
   *
   * @param attributes
   *   columns to send, without duplicates
@@ -22,7 +22,9 @@ final case class GroupColumns(
 
 object GroupColumns {
 
-  /** Return the columns. `output` has the keys first, then the values, which may include keys. */
+  /** Return the columns. `output` contains the keys first, then the values. The values may include
+    * keys.
+    */
   def of(output: Seq[Attribute], keys: Seq[Attribute]): GroupColumns = {
     val (attributes, arguments) = PandasGroupUtils.resolveArgOffsets(output, keys)
     val values = keys.length until output.length

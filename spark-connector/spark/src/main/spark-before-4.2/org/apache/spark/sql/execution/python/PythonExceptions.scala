@@ -3,8 +3,9 @@ package org.apache.spark.sql.execution.python
 
 import org.apache.spark.api.python.PythonException
 
-/** Exceptions that stock Spark raises for an exception of a user's function. Before Spark 4.2, they
-  * contain only the traceback. PySpark recognizes them by a stack frame of this package.
+/** Exceptions that stock Spark raises for an exception of a user's function. Before Spark 4.2,
+  * these exceptions contain only the traceback. PySpark recognizes them by a stack frame of this
+  * package.
   */
 object PythonExceptions {
 

@@ -3,8 +3,8 @@ package org.apache.spark.sql.execution.python
 
 import org.apache.spark.api.python.PythonException
 
-/** Exceptions that stock Spark raises for an exception of a user's function. Since Spark 4.2, they
-  * have an error condition.
+/** Exceptions that stock Spark raises for an exception of a user's function. Since Spark 4.2, these
+  * exceptions have an error condition.
   */
 object PythonExceptions {
 
