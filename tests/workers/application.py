@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Application that runs scenarios one after the other, and writes a line of JSON for each outcome.
+"""Application that runs scenarios one after the other, and writes each outcome as a line of JSON.
 
-If a scenario hangs and cancelling its jobs does not end it, the application ends, because the scenario's tasks hold the
+If a scenario still hangs after its jobs were cancelled, the application ends, because the scenario's tasks occupy the
 executor's slots.
 """
 
@@ -32,11 +32,11 @@ class HangingError(Exception):
 
 
 def run(scenario: Scenario, spark: SparkSession) -> dict[str, Any]:
-    """Return the outcome of a scenario, as `value`, or the `error` with which it ended; raise HangingError."""
+    """Return the outcome of a scenario as `value`, or the scenario's `error`; raise HangingError."""
     found: dict[str, Any] = {}
 
     def body() -> None:
-        # This makes the session the active one in the JVM's thread.
+        # This call makes the session the active session in the JVM's thread.
         spark.createDataFrame([(0,)], "x int")
         try:
             found["value"] = outcome_of(scenario.run(spark))
@@ -80,7 +80,7 @@ def main(request: dict[str, Any], results: TextIO) -> None:
         for name in request["names"]:
             started = time.monotonic()
             hangs = False
-            # This line remains the scenario's outcome if the JVM ends this process.
+            # If the JVM ends this process, this line remains the scenario's outcome.
             _write(results, {"name": name, "error": "the application ended in this scenario", "pythons": []})
             try:
                 found = run(SCENARIOS[name], spark)
@@ -90,7 +90,7 @@ def main(request: dict[str, Any], results: TextIO) -> None:
             outcome = {"name": name, **found, "pythons": watch.seen(), "seconds": round(time.monotonic() - started, 2)}
             _write(results, outcome)
             if hangs:
-                # spark.stop() would wait for the tasks.
+                # Do not call spark.stop(), which would wait for the tasks.
                 os._exit(1)
     spark.stop()
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def application_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
-    """Set `confs` for the block, then restore them. Tasks see them because they run in the driver's process."""
+    """Set `confs` in the block, then restore the old values. Tasks see `confs`, because they run in the driver."""
     conf = spark.sparkContext._jsc.sc().conf()
     before = {key: conf.get(key) for key in confs if conf.contains(key)}
     for key, value in confs.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark Connect server and a client of it, whose foreachBatch functions and listeners run in the server's workers."""
+"""Spark Connect server and its client. The server's workers run the client's foreachBatch functions and listeners."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.workers.streams import VISITS, stream_of
 
 TOKEN = "a token of Spark Connect"
 BATCH_SECONDS = 2
-"""Time that the pool gives a function for a batch."""
+"""Limit of the pool on a function's time for a batch."""
 _VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _PLUGINS = "spark.plugins"
 
@@ -56,7 +56,7 @@ def batches(client: Client, directory: Path) -> list[Any]:
 
 
 def large_batches(client: Client, directory: Path) -> list[Any]:
-    """Move some megabytes in both directions between a function and its session."""
+    """Send some megabytes in both directions between a function and its session."""
 
     def write(batch: DataFrame, number: int) -> None:
         text = batch.selectExpr("repeat(first(name), 5000000) AS t").collect()[0].t
@@ -99,7 +99,7 @@ def lines_below(directory: Path) -> int:
 
 
 def slow_batch(client: Client, directory: Path) -> list[Any]:
-    """Work longer on a batch, and wait longer for the next one, than a pool may give a function for a batch."""
+    """Process a batch, and wait for the next batch, each time for longer than the pool's limit for a batch."""
 
     def write(batch: DataFrame, number: int) -> None:
         time.sleep(1.5 * BATCH_SECONDS)
@@ -126,7 +126,7 @@ def token_of_a_task(server: SparkSession) -> Any:
 
 
 def main(endpoint: str, directory: Path, names: Sequence[str], more: dict[str, str]) -> dict[str, Any]:
-    """Return the outcomes of these scenarios; on the pool at `endpoint`, or on stock if it is empty."""
+    """Return the outcomes of these scenarios on the pool at `endpoint`; without an endpoint, on stock."""
     os.environ[_VARIABLE] = TOKEN
     confs = {**CONNECT, **more}
     if endpoint:

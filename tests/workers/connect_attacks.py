@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hostile foreachBatch functions on a pool: they cannot use another session, and harm only their own query.
 
-Each attack is a function of the client and a directory, like the scenarios of `connect_application`. The functions are
-shipped to the pool, so they import what they need.
+Each attack is a function of the client and a directory, like the scenarios of `connect_application`. Spark sends the
+functions to the pool, so each function imports the modules that it needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.workers.streams import VISITS, stream_of
 
 
 def _run(client: Client, directory: Path, function: Callable[[Any, int], None]) -> str:
-    """Run a function over the first batches of a stream. Return the query's error; empty if it has none."""
+    """Run a function over the first batches of a stream. Return the query's error; empty if the query succeeds."""
     writer = stream_of(client, "name string, n long", VISITS[:1]).writeStream.foreachBatch(function)
     checkpoint = str(directory.with_suffix(".checkpoint"))
     try:
@@ -32,7 +32,7 @@ def _run(client: Client, directory: Path, function: Callable[[Any, int], None]) 
 
 
 def _answers() -> list[str]:
-    """Connect to each worker's socket that this process sees. Return what a start of HTTP/2 gets as an answer."""
+    """Send the start of HTTP/2 to every worker's socket that this process sees. Return whether each socket answers."""
     import re
     import socket
 
@@ -51,7 +51,7 @@ def _answers() -> list[str]:
 
 
 def uses_the_socket_of_another_worker(client: Client, directory: Path) -> dict[str, Any]:
-    """Return the answers that a session's own worker gets, and those that a task of another session gets meanwhile."""
+    """Return what sockets answer to the session's own worker, and meanwhile to a task of another session."""
     shared, errors = new_directory(), []
     own, stop = shared / "own", shared / "stop"
     done, place = own / "_SUCCESS", str(own)
@@ -88,7 +88,7 @@ def _speaks(client: Client, directory: Path, act: Callable[[Any], None]) -> str:
         (shared,) = (each for each in gc.get_objects() if type(each).__name__ == "SharedConnections")
         with shared._changed:
             act(shared)
-        # Meanwhile, the exchange ends.
+        # The exchange ends during this time.
         time.sleep(20)
 
     return _run(client, directory, run)
@@ -124,7 +124,7 @@ def replies_with_other_columns(client: Client, directory: Path) -> str:
 
         from updraft.v1.exchange_pb2 import ReplyMetadata
 
-        # The worker's own checks would refuse this batch.
+        # Send without the worker's own checks, which would refuse this batch.
         message = memoryview(pa.RecordBatch.from_pydict({"connection": [0]}).serialize())
         header_end = 8 + int.from_bytes(message[4:8], "little")
         metadata = ReplyMetadata(sequence=shared._replies + 1)

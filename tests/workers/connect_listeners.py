@@ -63,13 +63,13 @@ class _Writer(StreamingQueryListener):  # type: ignore[misc]  # PySpark is untyp
 
 
 def listener(client: Client, directory: Path) -> dict[str, Any]:
-    """Run a stream with a listener in the server, and another one after the listener was removed."""
+    """Run a stream with a listener in the server, and another stream after the listener was removed."""
     place, name = str(directory), str(uuid.uuid4())
     client.conf.set("spark.sql.session.timeZone", _ZONE)
     _send(client, _to_add(name, _Writer(place)))
     added = _listeners(client)
     _run_stream(client, "watched")
-    # The first event is written before the query starts, so the directory exists.
+    # The listener writes its first event before the query starts, so the directory exists.
     until("the listener has the last event", lambda: any(row[0] == "terminated" for row in _events(client, directory)))
     _send(client, _to_remove(name))
     _run_stream(client, "unwatched")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft-python` that notes each of its starts."""
+"""`updraft-python` that records each of its starts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.workers.sides import LAUNCHER
 
 
 class CountedLauncher:
-    """Executable in a directory that notes who starts it, and becomes `updraft-python`."""
+    """Executable that records which process starts it, and then becomes `updraft-python`."""
 
     def __init__(self, directory: Path) -> None:
-        """Write the executable, without a note of a start."""
+        """Write the executable into the directory, with an empty record."""
         self.path = directory / "updraft-python"
         self._starts = directory / "starts"
         self._starts.touch()
@@ -23,6 +23,6 @@ class CountedLauncher:
         self.path.chmod(0o755)
 
     def daemons(self) -> list[int]:
-        """Return, for each JVM that has started a daemon of workers, how many daemons it has started."""
+        """Return how many daemons of workers each JVM has started; omit JVMs without a daemon."""
         starts = (line.split(" ", 1) for line in self._starts.read_text().splitlines())
         return sorted(Counter(jvm for jvm, command in starts if command.startswith("-m pyspark.daemon")).values())

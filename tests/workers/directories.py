@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directories of a side, which functions on the pool can write to."""
+"""Directories of one side that functions on the pool can write to."""
 
 import tempfile
 from pathlib import Path

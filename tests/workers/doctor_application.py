@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Application of `updraft doctor` with the kinds and limits of a test, and with kinds that never end.
+"""Application of `updraft doctor` with the kinds and limits that a test chooses, and with kinds that never end.
 
-The doctor runs this file in place of its own, by its path.
+The doctor runs this file instead of its own application.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql.functions import udtf
 from updraft_cli.doctor import kinds
 
 KINDS, LIMITS = "UPDRAFT_TEST_KINDS", "UPDRAFT_TEST_LIMITS"
-"""Variables with the names of the kinds, and with the values of the limits, separated by commas."""
+"""Environment variables for the names of the kinds and for the values of the limits, both separated by commas."""
 
 
 def _analyze(_spark: Any) -> None:
@@ -53,8 +53,8 @@ _HANGING = {"analyze": _analyze, "schema": _schema, "stopped JVM": _stopped_jvm}
 
 
 def main() -> None:
-    """Try the kinds that the variables name."""
-    # Workers on the pool do not have this package.
+    """Try the kinds that the environment variable names."""
+    # Workers on the pool cannot import this package.
     cloudpickle.register_pickle_by_value(kinds)
     limits = kinds.trial.Limits(*map(float, os.environ[LIMITS].split(",")))
     names = os.environ[KINDS].split(",")

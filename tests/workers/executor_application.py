@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Application on an executor of its own: files that the pool gets, starts of the launcher, and a cancelled job."""
+"""Application with a separate executor process. It tests files, starts of the launcher, and a cancelled job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkContext, SparkFiles
+import pyarrow as pa
+from pyspark import SparkContext, SparkFiles, TaskContext
+from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
 from tests.support.spark import ENDPOINT, local_spark
 from tests.workers.counted_launcher import CountedLauncher
@@ -24,13 +26,21 @@ def listed(_numbers: Iterable[int]) -> Iterator[list[str]]:
     yield sorted(path.name for path in Path(SparkFiles.getRootDirectory()).iterdir())
 
 
+def processors(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the number of processors of the task for each row."""
+    context = TaskContext.get()
+    assert context is not None
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"processors": pa.array([context.cpus()] * batch.num_rows, pa.int32())})
+
+
 def asleep(row: bytes) -> bytes:
     time.sleep(_SLEEP_SECONDS)
     return row
 
 
 def starts_python(context: SparkContext) -> bool:
-    """Return whether the driver's JVM, whose namespace the executor shares, can start a Python."""
+    """Return whether the driver's JVM can start a Python. The executor runs in the same mount namespace."""
     try:
         runtime = context._jvm.java.lang.Runtime.getRuntime()
         return bool(runtime.exec("python3 -V").waitFor() == 0)
@@ -39,7 +49,7 @@ def starts_python(context: SparkContext) -> bool:
 
 
 def main(endpoint: str, directory: Path) -> dict[str, Any]:
-    """Return the outcomes."""
+    """Return the outcomes of all jobs, by name."""
     confs = {"spark.master": "local-cluster[1,2,1024]", "spark.executor.memory": "1g", "spark.plugins": PLUGIN}
     launcher = CountedLauncher(directory)
     spark = local_spark("executor", connector=True, conf=confs | {ENDPOINT: endpoint}, python=launcher.path)
@@ -66,7 +76,7 @@ def main(endpoint: str, directory: Path) -> dict[str, Any]:
     job.start()
     while not context.statusTracker().getActiveJobsIds():
         time.sleep(0.1)
-    # By now, the pool has read as much input ahead of the function as it ever does.
+    # By now, the pool has read as much input ahead of the function as it ever reads.
     time.sleep(3)
     context.cancelAllJobs()
     job.join(_SLEEP_SECONDS / 2)
@@ -75,6 +85,9 @@ def main(endpoint: str, directory: Path) -> dict[str, Any]:
     found["sum"] = numbers.map(lambda number: number + 1).sum()
     found["workers are free"] = time.monotonic() - began < _SLEEP_SECONDS / 2
     found["daemons"] = launcher.daemons()
+    profile = ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build
+    frame = spark.range(0, 4, 1, 2).mapInArrow(processors, "processors int", profile=profile)
+    found["resource profile"] = [row.processors for row in frame.collect()]
     spark.stop()
     return found
 

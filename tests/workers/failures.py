@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of jobs as outcomes: without the numbers and addresses that differ from run to run."""
+"""Errors of jobs as outcomes, without the numbers and addresses that differ between runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_CAUSES = 20
 def failure(action: Callable[[], Any]) -> dict[str, Any]:
     """Run the action and return its error; raise an AssertionError if it does not fail.
 
-    The error has the class, the first line, the innermost cause in the JVM, and the Python traceback in it.
+    The returned error contains the class, the first line, and the innermost cause in the JVM with its Python traceback.
     """
     try:
         value = action()
@@ -59,7 +59,7 @@ def _first_line(text: str) -> str:
 
 
 def steady(text: str) -> str:
-    """Return the text without what differs from run to run."""
+    """Return the text without the parts that differ between runs."""
     for pattern, replacement in _VARYING:
         text = pattern.sub(replacement, text)
     return text

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 
 def memory_mib(spark: SparkSession) -> dict[str, float]:
-    """Return MiB of live objects and of Netty's buffers in the JVM, and of the JVM's child processes."""
+    """Return the MiB of live objects and of Netty's buffers in the JVM, and the MiB of the JVM's child processes."""
     jvm: Any = spark._jvm
-    # The second collection finds what Spark has let go because of the first.
+    # The second collection frees what Spark releases because of the first collection.
     for _ in range(2):
         jvm.java.lang.System.gc()
     heap = jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Application on an executor of its own, which runs the job that each line of its input names.
+"""Application with a separate executor process, which reads the names of jobs and runs each job.
 
-It prints a line with each job's outcome: the answer, or a description of the error.
+For each job, the application prints a line with the answer, or with a description of the error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ON_EXECUTORS = {
     "spark.master": "local-cluster[1,2,1024]",
     "spark.executor.memory": "1g",
     "spark.executor.extraJavaOptions": SHORT_LIVED_JVM,
-    # A barrier stage has to wait while a killed executor is being replaced.
+    # A barrier stage has to wait while Spark replaces a killed executor.
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "60",
 }
 
@@ -46,12 +46,13 @@ def outcome(spark: SparkSession, kind: str, stop: Stop) -> dict[str, Any]:
 
 
 def main(endpoint: str) -> None:
-    """Serve until the input ends; on the pool at `endpoint`, or on stock if it is empty."""
+    """Serve until the input ends: on the pool at `endpoint`; without an endpoint, on stock."""
     confs = {**CONFS, **_ON_EXECUTORS}
     if endpoint:
         confs |= {"spark.plugins": PLUGIN, ENDPOINT: endpoint}
     else:
-        # This daemon imports the workers' modules before it forks them. Otherwise each killed worker costs seconds.
+        # This daemon imports the workers' modules before it forks workers. Without it, each killed worker costs
+        # seconds.
         confs |= {"spark.python.daemon.module": "tests.e2e.warm_daemon"}
     spark = local_spark("kills", connector=bool(endpoint), conf=confs, python=LAUNCHER if endpoint else PYTHON)
     for line in sys.stdin:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of several kinds whose answers do not depend on retries, and the places where their processes can wait."""
+"""Jobs of several kinds whose answers do not depend on retries, and the places at which their processes can wait."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.workers.kills_stop import Pass
 from tests.workers.streams import first_rows_of, rows_of, stream_of
 
 _STEPS = 10
-# An exchange that passes more than 4 MiB gets a segment on the pool's machine.
+# An exchange that transfers more than 4 MiB uses a segment on the pool's machine.
 _BALLAST_BYTES = 128 << 10
 _ELEMENTS = 100
 _ROUNDS = 4
@@ -46,9 +46,10 @@ class Kind:
     """Kind of job.
 
     Attributes:
-        run: runs the job and returns its answer. Its functions call the `Pass` at each of their places.
+        run: runs the job and returns its answer. The job's functions call the `Pass` at each place.
         tasks: number of steps at each place in a task.
-        planning: number of steps at each place in a worker of the driver. Spark does not start such a worker again.
+        planning: number of steps at each place in a worker of the driver. Spark does not restart a worker of the
+            driver.
         recovers: whether Spark runs a task again after it has lost its worker.
         lasting: place in a worker of the driver that lives as long as the job.
     """
@@ -171,7 +172,7 @@ def _transform_with_state(spark: SparkSession, passes: Pass) -> Any:
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
             for number in (int(number) for part in rows for number in part["n"]):
                 total = self.total.get()[0] if self.total.exists() else 0
-                # This is between two calls of the state.
+                # This place is between two calls of the state.
                 passes("processor", number)
                 self.total.update((total + number,))
             yield pd.DataFrame({"name": [key[0]], "total": [self.total.get()[0]]})
@@ -241,7 +242,7 @@ def _table_function(spark: SparkSession, passes: Pass) -> Any:
 KINDS: Mapping[str, Kind] = {
     "rdd": Kind(_rdd, {"map": _ELEMENTS // 2, "reduce": _STEPS}, {}),
     "barrier": Kind(_barrier, _BARRIER, {}),
-    # If the last stage of a job is a barrier stage, Spark does not run it again.
+    # Spark does not retry a barrier stage that is the last stage of a job.
     "last barrier": Kind(_last_barrier, _BARRIER, {}, recovers=False),
     "data source": Kind(_data_source, {"read": _STEPS, "write": _STEPS}, {"partitions": 1, "commit": 1}),
     "pandas with state": Kind(_pandas_with_state, {"function": _VISITS}, {}),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool whose processes a test kills, and a check of what the pool still holds afterwards."""
+"""Pool whose processes a test kills, and a check of what the pool still holds after the kill."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.pool import NOTES, LocalPool
 from tests.support.waiting import until
 from updraft_server.segments_directory import segments_directory
 
-# Each of an executor's two tasks may need a worker that reads a data source and one that writes.
+# Each of an executor's two tasks may need a worker that reads a data source and a worker that writes to one.
 WORKERS = 4
 
 
@@ -27,7 +27,7 @@ class KilledPool:
     """Context manager around a pool whose exchanges pass large batches through segments."""
 
     def __init__(self) -> None:
-        # pytest's directories are too long for the path of a Unix socket.
+        # Directories of pytest are too long for the path of a Unix socket.
         self._runtime = Path(tempfile.mkdtemp(prefix="updraft-kills-"))
         arguments = ["--fresh-workers", "0", "--runtime-directory", str(self._runtime / "pool")]
         self.pool = LocalPool(workers=WORKERS, notes=NOTES, arguments=arguments)
@@ -42,7 +42,7 @@ class KilledPool:
         shutil.rmtree(self._runtime, ignore_errors=True)
 
     def remember(self) -> None:
-        """Wait until the pool is at rest, and record the most that it has held at rest.
+        """Wait until the pool is at rest, and record the most that the pool has ever held at rest.
 
         A zygote holds fewer descriptors for a worker if another zygote has forked this worker.
         """
@@ -59,7 +59,7 @@ class KilledPool:
         self._before = held
 
     def excess(self) -> list[str]:
-        """Return what the pool holds beyond what it held before, or an error in words if the pool is not whole."""
+        """Return what the pool holds in addition to the record, or an error text if the pool is not whole."""
         assert self._before is not None
         if not is_whole(self.pool, WORKERS):
             return ["the pool is not whole"]
@@ -69,7 +69,7 @@ class KilledPool:
             return [repr(error)]
 
     def _segments(self) -> list[str]:
-        """Return the segments that the front still has, as files or in its memory."""
+        """Return the segments that the front still holds, as files or in its memory."""
         directory, front = segments_directory(None, self.pool.unix_socket), self.pool.front()
         assert directory is not None
         assert front is not None

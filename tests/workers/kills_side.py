@@ -30,7 +30,7 @@ _NOWHERE = "nowhere"
 
 @dataclass(frozen=True)
 class Point:
-    """Point in a job of some kind.
+    """Point in a job of one kind.
 
     Attributes:
         kind: name of the kind of job.
@@ -46,17 +46,17 @@ class Point:
 
 
 def task_point(kind: str, victim: str) -> Point:
-    """Return a random point in a task; the kind and the victim are the seed."""
+    """Return a point in a task, at random; the kind and the victim are the seed."""
     chance = random.Random(f"{kind}, {victim}")
     place, steps = chance.choice([*KINDS[kind].tasks.items()])
     return Point(kind, place, chance.randrange(steps), is_planning=False)
 
 
 class Application:
-    """Running application with one executor. Every process that it starts has to end with it."""
+    """Running application with one executor. Every process that the application starts has to end with it."""
 
     def __init__(self, directory: Path, endpoint: str = "") -> None:
-        """Start an application on the pool at `endpoint`, or on stock if it is empty."""
+        """Start an application on the pool at `endpoint`; without an endpoint, on stock."""
         directory.chmod(0o777)
         self._directory = directory
         self._log = directory / "log"
@@ -81,17 +81,18 @@ class Application:
         return running.result(_LONGEST_SECONDS)["answer"]
 
     def outcome(self, point: Point, victims: Callable[[int], Sequence[psutil.Process]]) -> Outcome:
-        """Run a job, kill processes once the job has reached the point, and return the job's outcome.
+        """Run a job, kill processes when the job has reached the point, and return the job's outcome.
 
-        `victims` returns the processes, given the process id of the Python worker that waits at the point.
+        `victims` receives the process id of the Python worker that waits at the point, and returns the processes to
+        kill.
         """
         running, stop = self._started(point)
         until(f"{point} is reached", lambda: stop.is_reached or running.done())
         assert stop.is_reached, running.result()
         killed = victims(stop.pid)
         for process in killed:
-            # If a launcher is killed, its child, which waits for Spark to kill workers, lives on until Spark ends the
-            # daemon.
+            # A launcher has a child that waits for Spark to kill workers. If the launcher is killed, this child lives
+            # until Spark ends the daemon.
             self._orphans += process.children(recursive=True)
             process.kill()
         until("they have ended", lambda: all(map(has_ended, killed)))
@@ -108,7 +109,7 @@ class Application:
         return next(child for child in psutil.Process(self._process.pid).children() if child.name() == "java")
 
     def executor(self) -> psutil.Process:
-        """Return the executor's JVM. A killed one is replaced after some time."""
+        """Return the executor's JVM. If the executor was killed, wait until Spark has replaced it."""
         return until("there is an executor", lambda: next(iter(self._executors()), None))
 
     def end(self) -> None:
@@ -119,7 +120,7 @@ class Application:
         wait_until_gone(family, [])
 
     def kill(self) -> None:
-        """End the application at once."""
+        """Kill the application at once."""
         self._process.kill()
         self._process.wait()
         self._threads.shutdown()
@@ -129,7 +130,7 @@ class Application:
         self._jobs += 1
         directory = self._directory / f"job-{self._jobs}"
         directory.mkdir()
-        # Functions on a pool may run as another user.
+        # Functions on a pool may run as another user, so let every user write here.
         directory.chmod(0o777)
         stop = Stop(point.place, point.step, directory, is_deadly)
         request = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Place in a job's functions at which one process waits to be killed, or every process kills itself."""
+"""Place in a job's functions at which one process waits until it is killed, or every process kills itself."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _POLL_SECONDS = 0.02
-# If a test fails, the function waits no longer than this.
+# If a test fails, the function stops waiting after this time.
 _LONGEST_SECONDS = 120.0
 
 Pass = Callable[[str, int], None]
-"""Function that jobs call at each of their places, with the place's name and a step."""
+"""Function that a job calls at each of its places, with the place's name and the step."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Stop:
     """Place and step of a job.
 
     Attributes:
-        place: name of the place; each job has its own.
+        place: name of the place; each job names its own places.
         step: number of the call at this place.
         directory: directory for notes between the function and the test, which functions on a pool can write to.
-        is_deadly: whether each process that comes here kills itself. Otherwise the first one waits.
+        is_deadly: whether each process that reaches the place kills itself. Otherwise the first such process waits.
     """
 
     place: str
@@ -35,7 +35,7 @@ class Stop:
     is_deadly: bool = False
 
     def passing(self) -> Pass:
-        """Return the function for a job's places. It can be pickled."""
+        """Return the function to call at a job's places. The function can be pickled."""
         place, step, directory, is_deadly = self.place, self.step, str(self.directory), self.is_deadly
 
         def passes(here: str, at: int) -> None:
@@ -67,7 +67,7 @@ class Stop:
 
 def _wait_once(directory: Path) -> None:
     try:
-        # Several tasks may reach this place at the same time, and the next attempt of a killed task reaches it again.
+        # Let one process wait: several tasks may reach this place at once, and a retried task reaches it again.
         os.close(os.open(directory / "first", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Application whose only executor is the driver's JVM: how often it starts the launcher, and its memory after jobs."""
+"""Application whose only executor is the driver's JVM. It reports starts of the launcher, and memory after jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LARGE_ROW_BYTES = 1 << 20
 
 
 def run_jobs(spark: SparkSession) -> None:
-    """Run jobs of many small rows and of few large ones, in two workers at once."""
+    """Run jobs with many small rows and jobs with few large rows, in two workers at once."""
     context = spark.sparkContext
     for _ in range(_JOBS):
         assert context.range(_ROWS, numSlices=2).map(lambda number: number + 1).count() == _ROWS
@@ -31,7 +31,7 @@ def run_jobs(spark: SparkSession) -> None:
 
 
 def main(endpoint: str, directory: Path) -> dict[str, Any]:
-    """Return the number of daemons of each JVM, and the MiB after the jobs. An empty endpoint means stock."""
+    """Return the number of daemons of each JVM, and the memory in MiB after the jobs; without an endpoint, on stock."""
     launcher = CountedLauncher(directory)
     confs = {ENDPOINT: endpoint, "spark.plugins": PLUGIN} if endpoint else {}
     python = launcher.path if endpoint else PYTHON

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environment for an application whose JVMs live in a mount namespace without a Python."""
+"""Environment for an application whose JVMs run in a mount namespace without a Python."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 _HOME = Path(__file__).parent / "java_without_python"
 JAVA = _HOME / "bin/java"
-"""Executable that starts a JVM in such a namespace."""
+"""Executable that starts a JVM in a mount namespace without a Python."""
 
 
 def pythons() -> Sequence[Path]:
-    """Return every Python interpreter of this machine that the PATH or this process knows."""
+    """Return every Python interpreter of this machine that is on the PATH or below this process's prefix."""
     directories = {
         Path(sys.base_prefix, "bin"),
         *map(Path, os.get_exec_path()),
@@ -29,9 +29,9 @@ def pythons() -> Sequence[Path]:
 
 
 def environment(command: Path | None = None) -> dict[str, str]:
-    """Return the variables; empty if this user may not mount, so that JVMs see the machine's Pythons.
+    """Return the environment variables, or none if this user may not mount, so that JVMs see the machine's Pythons.
 
-    `command` runs in place of the JVM.
+    If `command` is given, it runs in place of the JVM.
     """
     variables = {"JAVA_HOME": str(_HOME), "UPDRAFT_PYTHONS": " ".join(map(str, pythons()))}
     return {**variables, "UPDRAFT_JAVA": str(command or _java())} if _may_mount() else {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watch for Python processes that the JVM of an application starts."""
+"""Watch for Python processes that an application's JVM starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PythonWatch:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def seen(self) -> list[str]:
-        """Return the command lines of the Pythons seen since the last call."""
+        """Return the command lines of the Python processes seen since the last call."""
         self._look()
         with self._lock:
             seen, self._seen = sorted(self._seen), set()

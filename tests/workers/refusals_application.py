@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Application that runs a job of one task for each line of its input, which says what is different for this job.
+"""Application that runs a job of one task for each line of its input; the line contains the differences of this job.
 
-For each job it prints a line once the task runs, and then another one with the outcome.
+For each job, the application prints a line when the task runs, and then a line with the outcome.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _ends_its_worker(number: int) -> int:
 
 
 def outcome(spark: SparkSession, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run the job and return its `value`, or its `error` and how many attempts of its task have failed."""
+    """Run the job and return its `value`, or its `error` and the number of failed attempts at its task."""
     context = spark.sparkContext
     group = str(uuid.uuid4())
     with application_confs(spark, request["confs"]):
@@ -50,7 +50,7 @@ def outcome(spark: SparkSession, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def failures(spark: SparkSession, group: str) -> int:
-    """Return how many attempts of tasks have failed in the jobs of a group."""
+    """Return the number of failed attempts at tasks in the jobs of a group."""
     wait_for_listeners(spark)
     tracker = spark.sparkContext.statusTracker()
     jobs = [job for number in tracker.getJobIdsForGroup(group) if (job := tracker.getJobInfo(number)) is not None]
@@ -70,7 +70,7 @@ def tell(line: Any) -> None:
 
 def main() -> None:
     """Serve until the input ends."""
-    # A task that fails gets a second attempt.
+    # Give a failing task a second attempt.
     confs = {"spark.master": "local[1,2]", "spark.plugins": PLUGIN}
     spark = local_spark("refusals", connector=True, conf=confs, python=LAUNCHER)
     for line in sys.stdin:
@@ -82,7 +82,7 @@ def main() -> None:
         job = threading.Thread(target=run, args=(json.loads(line),))
         job.start()
         while job.is_alive() and not is_running(spark.sparkContext):
-            # Spark has no call that waits for a task to run.
+            # Poll, because Spark has no call that waits until a task runs.
             time.sleep(_PAUSE_SECONDS)
         tell("runs")
         job.join()

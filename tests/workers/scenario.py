@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario: a small job that Spark runs in Python workers of its own, and the table of all scenarios."""
+"""Scenario: a small job that Spark runs in its own Python workers, and the table of all scenarios."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Scenario:
     """Job that runs on stock and on the pool.
 
     Attributes:
-        run: returns the outcome, which `outcome_of` turns into JSON. An expected error is part of the outcome
-            (`tests.workers.failures`); a job that raises fails the scenario.
-        everyday: whether `make check` runs it; `make test-workers` runs all scenarios.
-        since: first Spark that can run it.
-        seconds: time after which its jobs are cancelled.
+        run: runs the job and returns the outcome, which `outcome_of` turns into JSON. An expected error is part of the
+            outcome (`tests.workers.failures`); an exception that `run` raises fails the scenario.
+        everyday: whether `make check` runs the scenario; `make test-workers` runs all scenarios.
+        since: first Spark version that can run the scenario.
+        seconds: time after which the application cancels the scenario's jobs.
     """
 
     run: Job
@@ -32,7 +32,7 @@ class Scenario:
 
 
 SCENARIOS: dict[str, Scenario] = {}
-"""Scenarios of all imported modules, as `module-function`."""
+"""Scenarios of all imported modules, by name (`module-function`)."""
 
 
 def scenario(
@@ -53,5 +53,5 @@ def scenario(
 
 
 def outcome_of(value: Any) -> Any:
-    """Return the value as JSON has it: lists for tuples, texts for everything that JSON does not know."""
+    """Return the value in JSON's types: lists for tuples, texts for values that JSON cannot represent."""
     return json.loads(json.dumps(value, default=repr))

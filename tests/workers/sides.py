@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both runs of the scenarios: on stock, and with every Python worker of Spark on a pool."""
+"""Both runs of the scenarios: on stock, and with all of Spark's Python workers on a pool."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from tests.workers.scenario import SCENARIOS
 
 LAUNCHER = REPOSITORY / "spark-connector/python/src/updraft_spark/bin/updraft-python"
 PLUGIN = "io.updraft.spark.WorkerPlugin"
-# This daemon imports the workers' modules before it forks them. Otherwise each worker that dies costs seconds.
+# Setting for a daemon that imports the workers' modules before it forks workers. Otherwise each dead worker costs
+# seconds.
 _DAEMON = "spark.python.daemon.module"
-# RDD.lookup hashes its key in the driver.
+# Workers and driver need the same hash seed, because RDD.lookup hashes its key in the driver.
 _VARIABLES = {"PYTHONHASHSEED": "0", "SPARK_SUBMIT_OPTS": SHORT_LIVED_JVM}
 _START_SECONDS = 120
 _LOG = "output.log"
@@ -28,7 +29,7 @@ CONFS = {
     "spark.master": "local[2,2]",
     "spark.executorEnv.MODEL_SIZE": "large",
     "spark.files.overwrite": "true",
-    # Spark retries for ten minutes if a barrier stage does not fit.
+    # If a barrier stage does not fit, Spark would retry for ten minutes.
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "1",
     "spark.sql.session.timeZone": "America/Los_Angeles",
@@ -44,8 +45,8 @@ class Outcome:
     """Outcome of a scenario on one side.
 
     Attributes:
-        value: what the scenario returned; None if it failed.
-        error: what it failed with; None if it did not.
+        value: outcome of the scenario; None if the scenario failed.
+        error: error of the scenario; None if it succeeded.
         pythons: command lines of the Python processes that Spark has started.
     """
 
@@ -56,7 +57,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Side:
-    """Applications of one side, one after the other, which have a directory of their own."""
+    """One side: its applications run one after the other, in the side's own directory."""
 
     directory: Path
     python: Path
@@ -65,7 +66,7 @@ class Side:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, names: Sequence[str]) -> dict[str, Outcome]:
-        """Run the scenarios. If an application ends early, another one goes on after the scenario that ended it."""
+        """Run the scenarios. If an application ends early, start another application for the remaining scenarios."""
         self.directory.mkdir()
         while left := [name for name in names if name not in self._outcomes()]:
             before = len(left)
@@ -119,7 +120,7 @@ class Side:
 
 
 def log_of_the_application() -> str:
-    """Return the log of the application and JVM that a side runs in this process."""
+    """Return the log of this side's application and its JVM. Call this in the application's process."""
     return Path(os.environ["TMPDIR"], _LOG).read_text(errors="replace")
 
 
@@ -129,6 +130,6 @@ def stock_side(directory: Path) -> Side:
 
 
 def updraft_side(directory: Path, endpoint: str) -> Side:
-    """Return the side whose workers run on the pool at `endpoint`."""
+    """Return the side whose Python workers run on the pool at `endpoint`."""
     confs = {ENDPOINT: endpoint, "spark.plugins": PLUGIN}
     return Side(directory, LAUNCHER, True, confs, no_python.environment())

@@ -43,7 +43,7 @@ def _stream_from(spark: SparkSession, schema: str, directory: Path) -> DataFrame
 
 
 class RestartedStream:
-    """Stream of batches that several queries process in turn. Each goes on from the checkpoint of the last one."""
+    """Stream whose batches several queries process in turn. Each query continues from the previous checkpoint."""
 
     def __init__(self, spark: SparkSession, schema: str) -> None:
         self._spark, self._schema = spark, schema
@@ -51,7 +51,7 @@ class RestartedStream:
         self._batches = 0
 
     def run(self, batches: Sequence[Batch], query: Callable[[DataFrame], DataFrame]) -> list[Any]:
-        """Let a query process these batches. Return the rows of all queries so far, sorted by their texts."""
+        """Let a query process these batches. Return the rows of all queries so far, sorted as texts."""
         for rows in batches:
             _write(self._source, self._batches, rows)
             self._batches += 1
@@ -69,7 +69,7 @@ def visits(spark: SparkSession) -> DataFrame:
 
 
 def rows_of(frame: DataFrame, mode: str = "append", checkpoint: str | None = None) -> list[Any]:
-    """Run a stream to its end and return its rows, sorted by their texts."""
+    """Run a stream to its end and return its rows, sorted as texts."""
     name = f"sink_{uuid.uuid4().hex}"
     writer = frame.writeStream.format("memory").queryName(name).outputMode(mode).trigger(availableNow=True)
     if checkpoint is not None:
@@ -82,14 +82,14 @@ def rows_of(frame: DataFrame, mode: str = "append", checkpoint: str | None = Non
 
 
 def first_rows_of(frame: DataFrame, count: int) -> list[Any]:
-    """Run a stream until it has this many rows and return them, sorted by their texts."""
+    """Run a stream until it has returned this many rows; return them, sorted as texts."""
     spark = frame.sparkSession
     name = f"sink_{uuid.uuid4().hex}"
     query = frame.writeStream.format("memory").queryName(name).start()
 
     def complete() -> bool:
         if not query.isActive:
-            # Raise the error with which it has ended.
+            # If the query has ended with an error, raise the error.
             query.awaitTermination()
         return bool(spark.table(name).count() >= count)
 

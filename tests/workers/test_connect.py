@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """foreachBatch functions and listeners of Spark Connect, on stock and with their workers on a pool.
 
-Only clients before 4.0 send their listeners to the server, so the scenario `listener` sends one by the protocol.
+Clients since 4.0 no longer send listeners to the server, so the scenario `listener` sends one with a raw command.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def outcome(
 @pytest.mark.parametrize("names", [_EVERYDAY, pytest.param(_OTHERS, marks=pytest.mark.campaign)], ids=",".join)
 def test_the_outcome_is_that_of_stock_without_a_python(tmp_path: Path, names: Sequence[str]) -> None:
     on_stock = outcome("", tmp_path / "stock", names)
-    # The limit is for functions that get batches, not for foreachBatch.
+    # The pool's limit applies to functions that process batches, not to foreachBatch.
     with LocalPool(workers=3, arguments=["--batch-timeout-seconds", str(BATCH_SECONDS)]) as pool:
         on_pool = outcome(pool.tcp_endpoint, tmp_path / "pool", names)
         log = pool.log_file.read_text()
@@ -59,7 +59,7 @@ def test_the_outcome_is_that_of_stock_without_a_python(tmp_path: Path, names: Se
     assert on_pool.get("listener", LISTENED) == LISTENED
     assert on_stock["pythons"]
     assert on_pool["pythons"] == []
-    # Only the workers that use the session have its token, and none of them prints it.
+    # The workers that use the session know its token, but none of them prints it.
     assert on_pool["token of a task"] == [None]
     assert "worker output" in log
     assert TOKEN not in log
@@ -73,7 +73,7 @@ def test_a_signed_function_runs_and_a_task_of_the_server_is_refused(tmp_path: Pa
     assert [row[:3] for row in found["batches"]] == [[0, 3, 6], [1, 2, 9], [2, 1, 6]]
     assert found["failing_batch"] == "ValueError: no batch 0"
     assert "Python workers that Spark itself starts have no signature" in found["token of a task"]
-    # The function's digest, with which an operator can revoke it.
+    # The log contains the function's digest, with which an operator can revoke the function.
     assert opened["signer"] == signing.driver.name
     assert len(opened["functions"]) == 1
 

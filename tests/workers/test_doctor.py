@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft doctor --python-workers` tells whether every kind of worker runs on the pool."""
+"""`updraft doctor --python-workers` reports whether every kind of worker runs on the pool."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_an_error_before_keeps_the_application_from_starting(pool: LocalPool) ->
 
 @pytest.fixture
 def mark(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return a value in the environment of every process that this test starts from now on."""
+    """Return a marker in the environment of every process that this test starts from now on."""
     mark = uuid.uuid4().hex
     monkeypatch.setenv(MARK, mark)
     return mark
@@ -119,7 +119,7 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> str:
 def _tried(
     pool: LocalPool, monkeypatch: pytest.MonkeyPatch, kinds: Sequence[str], limits: Sequence[float]
 ) -> Mapping[str, Finding]:
-    """Return what the doctor finds about these kinds within the limits of each: the first, the later ones, the end."""
+    """Return the doctor's findings about these kinds. `limits` are the values of `Limits`, in order."""
     monkeypatch.setenv(KINDS_VARIABLE, ",".join(kinds))
     monkeypatch.setenv(LIMITS_VARIABLE, ",".join(map(str, limits)))
     confs = spark_conf(None, _confs(pool, {"spark_master": "local[2]"}))

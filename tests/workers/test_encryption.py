@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broadcast variables that Spark encrypts on disk: the outcomes are those of stock, and no plain text is written."""
+"""Broadcast variables that Spark encrypts on disk: outcomes equal stock's, and Spark writes no plain text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_SECONDS = 600
 _CONFS = {
     "spark.io.encryption.enabled": "true",
     "spark.executor.memory": "1g",
-    # Executors cannot import the daemon of the tests.
+    # Use Spark's own daemon, because executors cannot import the daemon of the tests.
     "spark.python.daemon.module": "pyspark.daemon",
 }
 _NAMES = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executors in processes of their own, whose working directory has more files than those of the session."""
+"""Executors in separate processes, whose working directory contains more files than the session's own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_executor_sends_named_files_and_frees_workers(tmp_path: Path) -> None
         )
     assert done.returncode == 0, done.stderr[-5000:]
     assert json.loads(result.read_text()) == {
-        # False only if this user may mount.
+        # False if this user may not mount.
         "python": not no_python.environment(),
         "files": [["named.txt"], ["named.txt"]],
         "broadcast": ["value", "value"],
@@ -39,6 +39,7 @@ def test_an_executor_sends_named_files_and_frees_workers(tmp_path: Path) -> None
         "cancelled": True,
         "sum": 10,
         "workers are free": True,
-        # All jobs, even after a cancelled one, share one process.
+        # One process serves all jobs, including the job after the cancelled job.
         "daemons": [1],
+        "resource profile": [2, 2, 2, 2],
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills while jobs of every kind run in Python workers: the outcome is that of stock, and nothing is left behind."""
+"""Kills while jobs of every kind run in Python workers: outcomes equal stock's, and no resource is left behind."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.workers.kills_pool import KilledPool
 from tests.workers.kills_side import Application, Outcome, Point, task_point
 
 _LONGEST_SECONDS = 300
-# Modules of Spark's daemons on stock: the application's, and the one of the driver's planners.
+# Modules of Spark's daemons on stock: the module of the application's daemon, and that of the driver's planners.
 _DAEMONS = ("tests.e2e.warm_daemon", "pyspark.daemon")
-# An executor has two tasks, and each may have a worker that reads a data source and one that writes.
+# An executor runs two tasks. Each task may have a worker that reads a data source and a worker that writes to one.
 _SPARE_WORKERS = 4
 _IN_TASKS = [kind for kind in KINDS if KINDS[kind].tasks]
 _RECOVERING = [
@@ -33,32 +33,32 @@ _PLANNING = [Point(kind, place, 0, is_planning=True) for kind in KINDS for place
 
 
 class Stock:
-    """Application on stock, whose workers and daemons are killed."""
+    """Application on stock; the test kills its workers and daemons."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
         self._without_worker: dict[Point, Outcome] = {}
 
     def without_worker(self, point: Point) -> Outcome:
-        """Return the outcome of a job whose worker is killed at the point."""
+        """Return the outcome of a job whose worker the test kills at the point."""
         if point not in self._without_worker:
             self._without_worker[point] = self._outcome(point, lambda worker: [worker])
         return self._without_worker[point]
 
     def without_launched(self, point: Point) -> Outcome:
-        """Return the outcome of a job if the process that Spark has started is killed: a daemon or the worker."""
+        """Return the outcome of a job after a kill of the process that Spark has started: a daemon or the worker."""
         return self._outcome(point, _launched_for)
 
     def _outcome(self, point: Point, victims: Callable[[psutil.Process], Sequence[psutil.Process]]) -> Outcome:
         return self._application.outcome(point, lambda pid: victims(psutil.Process(pid)))
 
     def outcome_of_deaths(self, point: Point) -> Outcome:
-        """Return the outcome of a job, each worker of which dies at the point."""
+        """Return the outcome of a job all of whose workers die at the point."""
         return self._application.outcome_of_deaths(point)
 
 
 class Updraft:
-    """Application on a pool. The test kills processes of both, and neither may keep resources for a killed process."""
+    """Application on a pool. The test kills processes of both. Neither may keep resources for a killed process."""
 
     def __init__(self, application: Application, pool: KilledPool) -> None:
         self._application, self._pool = application, pool
@@ -66,32 +66,32 @@ class Updraft:
         self._listeners = 0
 
     def remember(self, kind: str) -> None:
-        """Run a job undisturbed, and record the most idle workers and launchers that remain at rest."""
+        """Run a job undisturbed, and record the largest numbers of idle workers and launchers that remain at rest."""
         self._application.answer(kind)
         self._pool.remember()
-        # If a daemon's launcher is killed, the daemon lives on without it.
+        # Keep the larger counts, because a daemon whose launcher was killed lives on without a launcher.
         self._before = [now.most(before) for now, before in zip(self._launched(), self._before, strict=True)]
         self._listeners = max(self._listeners, listeners(self._application.executor()))
 
     def outcome(self, victim: str, point: Point) -> Outcome:
-        """Return the outcome of a job, a process of which is killed at the point."""
+        """Return the outcome of a job of which the test kills a process at the point."""
         self.remember(point.kind)
         return self._application.outcome(point, lambda pid: self._victims(victim, pid, point))
 
     def outcome_of_deaths(self, point: Point) -> Outcome:
-        """Return the outcome of a job, each worker of which dies at the point."""
+        """Return the outcome of a job all of whose workers die at the point."""
         self.remember(point.kind)
         return self._application.outcome_of_deaths(point)
 
     def keeps_nothing(self) -> None:
-        """Wait until the pool is whole and idle, and nothing is left of a job; otherwise say what is left."""
+        """Wait until the pool is whole and idle, and holds nothing of a job. The error lists what is left."""
         excess: list[str] = []
 
         def is_as_before() -> bool:
             excess[:] = self._pool.excess()
             for launched, before in zip(self._launched(), self._before, strict=True):
                 excess.extend(launched.excess(before, _SPARE_WORKERS))
-            # In the driver, each query of a streaming source leaves a listener, on stock too.
+            # Check the executor alone: in the driver, each query of a streaming source leaves a listener, on stock too.
             if (now := listeners(self._application.executor())) > self._listeners:
                 excess.append(f"{now} listeners in the executor, not {self._listeners}")
             return not excess
@@ -139,7 +139,7 @@ def _launched_for(worker: psutil.Process) -> Sequence[psutil.Process]:
     assert parent is not None
     if parent.name() == "java":
         return [worker]
-    # If another test has killed a worker's daemon, Spark reuses the worker, whose parent is now another process.
+    # If an earlier test has killed the worker's daemon, Spark reuses the worker, whose parent is now another process.
     return [parent] if any(name in parent.cmdline() for name in _DAEMONS) else []
 
 
@@ -157,7 +157,7 @@ def test_a_job_fares_with_the_processes_of_a_task_as_on_stock(
 ) -> None:
     point = task_point(kind, victim)
     if victim == "launcher":
-        # Spark treats a launcher like a daemon on stock. When a daemon is killed, its workers live on.
+        # A launcher corresponds to a daemon on stock. If a daemon is killed, its workers live on.
         expected = stock.without_launched(point)
         assert "answer" in expected
     else:
@@ -165,8 +165,8 @@ def test_a_job_fares_with_the_processes_of_a_task_as_on_stock(
         assert ("answer" in expected) == KINDS[kind].recovers
     allowed = [_kind(expected)]
     if victim == "front" and KINDS[kind].lasting:
-        # If the front dies, the driver's worker dies too. Spark does not start this worker again, but may no longer
-        # need it.
+        # If the front dies, the driver's worker dies too. Spark does not restart this worker, but may need it no
+        # longer.
         allowed.append(_kind(stock.without_worker(Point(kind, KINDS[kind].lasting, 0, is_planning=True))))
     assert _kind(updraft.outcome(victim, point)) in allowed
     updraft.keeps_nothing()
@@ -189,8 +189,8 @@ def test_a_query_fares_with_a_worker_of_the_driver_as_on_stock(
 @pytest.mark.timeout(_LONGEST_SECONDS)
 @pytest.mark.parametrize("point", _PLANNING, ids=lambda point: point.place)
 def test_a_query_fails_with_the_front_of_a_worker_of_the_driver(updraft: Updraft, point: Point) -> None:
-    # Before the worker's first output, the pool reports the reason to Spark as a Python exception. A crash would hide
-    # it.
+    # Before the worker's first output, the pool reports the reason to Spark as a Python exception. If the worker
+    # crashed instead, Spark would not learn the reason.
     assert "error" in updraft.outcome("front", point)
     updraft.keeps_nothing()
 

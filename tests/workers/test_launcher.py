@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft-python` without the plugin, and started like a Python interpreter."""
+"""`updraft-python` without the plugin, and `updraft-python` with a Python interpreter's arguments."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_jvms_of_scenarios_can_start_no_python() -> None:
 
 
 def measured(endpoint: str, directory: Path) -> dict[str, Any]:
-    """Return what the application finds on the pool at `endpoint`, or on stock if it is empty."""
+    """Return the measurements of the application on the pool at `endpoint`; without an endpoint, on stock."""
     directory.mkdir()
     result = directory / "result.json"
     command = [str(PYTHON), "-m", "tests.workers.launcher_application", endpoint, str(directory), str(result)]

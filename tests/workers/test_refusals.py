@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python workers that a pool does not run: the job fails with what to change, or waits for the pool; nothing hangs."""
+"""Python workers that a pool does not run: the job fails with advice, or waits for the pool; nothing hangs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FAILED = "The worker on the pool failed: "
 
 
 class Application:
-    """Running application that has no pool of its own."""
+    """Running application, whose pool each job chooses."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -47,9 +47,9 @@ class Application:
         is_deadly: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> dict[str, Any]:
-        """Run the job with these differences and return its `value`, or its `error` and the number of `failures`.
+        """Run a job with these settings and return its `value`, or its `error` and the number of `failures`.
 
-        `meanwhile` is called while its task runs.
+        Call `meanwhile` while the job's task runs.
         """
         request = {
             "confs": {ENDPOINT: endpoint, **(confs or {})},
@@ -68,7 +68,7 @@ class Application:
         """Run a job that must fail, and return its error."""
         found = self.run(endpoint, **differences)
         assert "value" not in found, found
-        # Spark tries the task again, as on stock.
+        # Spark retries the task, as on stock.
         assert found["failures"] == 2, found
         return str(found["error"])
 
@@ -100,7 +100,7 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Applicatio
 @pytest.fixture
 def nowhere() -> Iterator[str]:
     """Return an endpoint where nothing listens."""
-    # Bound, so that no other process gets the port.
+    # Bind the port, so that no other process uses it.
     with socket.socket() as unserved:
         unserved.bind(("127.0.0.1", 0))
         yield f"grpc+tcp://127.0.0.1:{unserved.getsockname()[1]}"

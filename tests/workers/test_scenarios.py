@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that runs in Spark's own Python workers has the same outcome on a pool, and starts no Python."""
+"""Everything that Spark runs in its own Python workers has the same outcome on a pool, and Spark starts no Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_SECONDS = 3600
 def pool() -> Iterator[LocalPool]:
     with LocalPool(workers=4, notes=NOTES) as pool:
         yield pool
-        # pytest shows this output if the test fails.
+        # If the test fails, pytest shows this output.
         print(pool.log())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python workers of Spark on a pool that runs only what a driver has signed."""
+"""Spark's Python workers on a pool that runs nothing except code that a driver has signed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFUSED = [
 
 @pytest.mark.timeout(_LONGEST_SECONDS)
 def test_workers_that_load_further_pickles_are_refused_with_the_reason(tmp_path: Path) -> None:
-    """`foreachBatch`, whose workers load none, is part of `test_connect.py`."""
+    """The workers of `foreachBatch` load no further pickles; `test_connect.py` tests `foreachBatch`."""
     with new_signing() as signing, signing.pool() as pool:
         side = updraft_side(tmp_path / "updraft", pool.tcp_endpoint)
         found = replace(side, confs={**side.confs, **signing.confs}).run(_REFUSED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Barrier stages, whose tasks run at the same time and talk to each other."""
+"""Barrier stages, whose tasks run at the same time and communicate with each other."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def barrier_with_too_many_tasks(spark: SparkSession) -> Any:
 
 @scenario()
 def training(spark: SparkSession) -> Any:
-    """Average a model between tasks after each step."""
+    """After each step, average a model over the tasks."""
 
     def train(part: Any) -> Any:
         context, data, weight = BarrierTaskContext.get(), list(part), 0.0

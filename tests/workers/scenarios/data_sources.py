@@ -54,7 +54,7 @@ class _Reader(DataSourceReader):
 
 
 class Numbers(DataSource):
-    """Numbers and texts. The option `fails` names the method that raises."""
+    """Source of numbers and texts. The option `fails` names the method that raises."""
 
     @classmethod
     def name(cls) -> str:
@@ -77,7 +77,7 @@ def _read(spark: SparkSession, source: type[DataSource] = Numbers, **options: st
 
 @scenario(everyday=True, since=(4, 1))
 def log_lines(spark: SparkSession) -> Any:
-    """Log while partitions are planned and read, and find the lines in the session's table of logs."""
+    """Write log lines while partitions are planned and read, and find these lines in the session's table of logs."""
 
     class Logging(_Reader):
         def partitions(self) -> Sequence[InputPartition]:
@@ -103,7 +103,7 @@ def log_lines(spark: SparkSession) -> Any:
 
     with runtime_confs(spark, {"spark.sql.pyspark.worker.logging.enabled": "true"}):
         rows = _read(spark, LoggingNumbers, count="10")
-        # Spark may read the lines after the rows.
+        # The log lines may become visible after the rows.
         return len(rows), until("all lines are in the table", logged)
 
 
@@ -235,7 +235,7 @@ class _Written(WriterCommitMessage):
 
 
 class _Writer(DataSourceWriter):
-    """Writer of a file for each partition, and one more at the end."""
+    """Writer that writes a file for each partition, and a file at the end."""
 
     def __init__(self, options: Any, overwrite: bool) -> None:
         self.directory = Path(options["path"])
@@ -264,7 +264,7 @@ class _Writer(DataSourceWriter):
 
 
 class Files(DataSource):
-    """Files of JSON."""
+    """Data source that writes JSON files."""
 
     @classmethod
     def name(cls) -> str:

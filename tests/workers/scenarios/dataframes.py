@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways between data frames and RDDs."""
+"""Conversions between data frames and RDDs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that raise, exit, die or never end, and what they print."""
+"""Functions that raise, exit, die or never end, and the output of such functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.workers.scenarios.rdds import numbers
 
 
 class RefusedError(Exception):
-    """Exception of the driver's script."""
+    """Exception that the driver's script defines."""
 
 
 def _first_attempt() -> bool:
@@ -137,7 +137,7 @@ def exception_and_then_another_attempt(spark: SparkSession) -> Any:
 
 
 def _deaths(spark: SparkSession, die: Callable[[int], Any]) -> Any:
-    """Return how many workers a job has killed, and whether another job runs afterwards."""
+    """Return the attempts of a task whose worker always dies, and the answer of another job afterwards."""
     directory = str(new_directory())
 
     def attempt(number: int) -> Any:
@@ -184,7 +184,7 @@ def worker_crashes_in_native_code(spark: SparkSession) -> Any:
 
 @scenario()
 def stack_of_a_worker_that_crashes(spark: SparkSession) -> Any:
-    """Crash, and find the Python stack in the error."""
+    """Crash, and look for the Python stack in the error."""
     with application_confs(spark, {"spark.python.worker.faulthandler.enabled": "true"}):
         try:
             numbers(spark, 1, 1).map(_crash).collect()
@@ -249,7 +249,7 @@ def cancelled_job_group(spark: SparkSession) -> Any:
 
 @scenario()
 def task_that_ends_early_in_a_limit(spark: SparkSession) -> Any:
-    """Let Spark close the connection of a worker that still computes."""
+    """End a task early by a limit: Spark closes the connection of a worker that still computes."""
 
     def slow(number: int) -> int:
         if number > 20:

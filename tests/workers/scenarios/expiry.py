@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State and timers of transformWithStateInPandas that expire by the processing time."""
+"""State and timers of transformWithStateInPandas that expire by processing time."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def _frame(name: str, value: object) -> pd.DataFrame:
 
 
 def _around_an_expiry(spark: SparkSession, processor: StatefulProcessor) -> list[Any]:
-    """Process a batch, and another one after the short time to live. Return the rows of the first, and of both."""
+    """Process a batch, wait for the short time to live, and process another batch. Return the rows after each batch."""
     stream = RestartedStream(spark, _IN)
 
     def query(frame: DataFrame) -> DataFrame:
         return frame.groupBy("name").transformWithStateInPandas(processor, _OUT, "Append", "ProcessingTime")
 
-    # A batch without data would remove expired state before the second batch could find it.
+    # A batch without data would remove expired state before the second batch could read it.
     with runtime_confs(spark, {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}):
         first = stream.run([[{"name": "a", "n": 1}, {"name": "b", "n": 2}]], query)
-        # The time to live began with the batch, so it ends here.
+        # The time to live began with the batch, so it has passed after this sleep.
         time.sleep(_SHORT_MS / 1000)
         return [first, stream.run([[{"name": "a", "n": 3}, {"name": "c", "n": 4}]], query)]
 
@@ -98,7 +98,7 @@ def maps_that_expire(spark: SparkSession) -> Any:
 
 @scenario(everyday=True, seconds=120)
 def timers_by_processing_time(spark: SparkSession) -> Any:
-    """Register, list and delete timers, wait until one expires, and let it register another one."""
+    """Register, list and delete timers, wait until a timer expires, and let it register another timer."""
 
     class Timed(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
@@ -118,7 +118,7 @@ def timers_by_processing_time(spark: SparkSession) -> Any:
             now, expiry = timerValues.getCurrentProcessingTimeInMs(), expiredTimerInfo.getExpiryTimeInMs()
             later = expiry - self.began.get()[0]
             if later == 1000:
-                # This timer expires at once, in a later batch.
+                # The new timer has already expired, so a later batch handles it at once.
                 self.handle.registerTimer(expiry + 1)
                 self.handle.deleteTimer(self.began.get()[0] + _LONG_MS)
             yield _frame(key[0], (f"expired {later}", now >= expiry, self._timers()))
@@ -127,5 +127,5 @@ def timers_by_processing_time(spark: SparkSession) -> Any:
             return sorted(timer - self.began.get()[0] for timer in self.handle.listTimers())
 
     frame = stream_of(spark, _IN, VISITS[:1]).groupBy("name")
-    # Each of the two keys has a row, and one for each of its two timers that expire.
+    # Each of the two keys returns a row for its input, and a row for each of its two timers that expire.
     return first_rows_of(frame.transformWithStateInPandas(Timed(), _OUT, "Append", "ProcessingTime"), 6)

@@ -67,7 +67,7 @@ def add_file(spark: SparkSession) -> Any:
 
 @scenario()
 def add_file_between_jobs(spark: SparkSession) -> Any:
-    """Let workers that Spark reuses see files that come later."""
+    """Add a file between two jobs, so that workers that Spark reuses have to receive it."""
 
     def names(number: int) -> list[str]:
         return sorted(path.name for path in Path(SparkFiles.getRootDirectory()).glob("later_*"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions in queries that a setting leaves to Spark's own operators, and so to Spark's own workers."""
+"""Functions in queries that a setting leaves to Spark's own operators, and therefore to Spark's own workers."""
 
 from __future__ import annotations
 

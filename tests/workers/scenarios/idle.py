@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers that Spark regards as idle: Spark logs this, and kills the workers if a setting asks for it."""
+"""Workers that Spark regards as idle. Spark logs idle workers, and kills them if a setting asks for that."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WARNING = re.compile(r"WARN \S+: Idle timeout reached for Python (?:planner )?w
 
 def _confs(prefix: str, seconds: int, *, kill: bool) -> dict[str, str]:
     confs = {ENABLED: "false", f"{prefix}.idleTimeoutSeconds": str(seconds)}
-    # Spark 4.0 has no killOnIdleTimeout.
+    # Set killOnIdleTimeout only if needed, because Spark 4.0 does not have this setting.
     return confs | ({f"{prefix}.killOnIdleTimeout": "true"} if kill else {})
 
 
@@ -103,7 +103,7 @@ def data_source_that_is_idle_for_too_long(spark: SparkSession) -> Any:
 
 
 def _until_logged(job: Callable[[Callable[[Any], Any]], Any]) -> Any:
-    """Run a job whose function is idle until Spark has logged this. Return the log line and the job's result."""
+    """Run a job whose function is idle until Spark has logged the idle worker. Return the log line and the result."""
     logged = new_directory() / "logged"
 
     def wait(value: Any) -> Any:
@@ -138,12 +138,12 @@ def rdd_that_is_idle_is_logged(spark: SparkSession) -> Any:
 
 @scenario(since=(4, 1))
 def slow_function_that_is_not_idle(spark: SparkSession) -> Any:
-    """Return rows for longer than the timeout in total, but each row long before the timeout."""
+    """Return each row within the idle timeout, but all rows in a longer time than the timeout."""
 
     def slowly(part: Iterable[int]) -> Iterator[bytes]:
         for number in part:
             time.sleep(0.5)
-            # PySpark's worker buffers less than 64 KiB, so each row is sent at once.
+            # PySpark's worker buffers less than 64 KiB, so the worker sends each row at once.
             yield bytes([number]) * (1 << 17)
 
     with application_confs(spark, _confs(_OF_RDDS, 5, kill=True)):

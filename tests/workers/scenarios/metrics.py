@@ -20,12 +20,12 @@ from tests.workers.scenario import scenario
 from tests.workers.streams import visits
 
 _ROWS = "numOutputRows"
-# Spark does not measure the start of a worker that it reuses.
+# Start a new worker for each task, because Spark does not measure the start of a worker that it reuses.
 _NEW_WORKERS = {"spark.python.worker.reuse": "false"}
 
 
 def _metrics(spark: SparkSession, plan: JavaObject) -> list[Any]:
-    """Return the metrics of the operators that run Python, with the metrics that Spark has for Python alone."""
+    """Return the metrics of the operators that run Python: the number of rows, and the metrics specific to Python."""
     java = spark._jvm.scala.jdk.javaapi.CollectionConverters
     metrics = {str(key): metric for key, metric in dict(java.asJava(plan.metrics())).items()}
     names = sorted(name for name in metrics if name.startswith("python") or name == _ROWS)
@@ -38,13 +38,13 @@ def _metrics(spark: SparkSession, plan: JavaObject) -> list[Any]:
 
 
 def _described(metric: JavaObject) -> list[Any]:
-    """Return the description and the value, or whether the time was measured."""
+    """Return the metric's description, and its value; for a time, whether it is not zero."""
     is_time = metric.metricType() == "timing"
     return [str(metric.name().get()), not metric.isZero() if is_time else metric.value()]
 
 
 def _of_query(spark: SparkSession, query: Callable[[DataFrame], DataFrame]) -> Any:
-    """Run a query on numbers, and return how many rows it has and the metrics of its operators."""
+    """Run a query on numbers; return the number of rows and the metrics of the query's operators."""
     with runtime_confs(spark, {ENABLED: "false", **stock_confs()}), application_confs(spark, _NEW_WORKERS):
         frame = query(spark.range(0, 500, 1, 2).selectExpr("id", "concat('text ', id) AS text"))
         rows = len(frame.collect())
@@ -78,7 +78,7 @@ def map_in_pandas(spark: SparkSession) -> Any:
 
 
 class _Numbers(DataSource):
-    """Fifty numbers in two partitions."""
+    """Data source of fifty numbers in two partitions."""
 
     @classmethod
     def name(cls) -> str:
@@ -101,7 +101,7 @@ class _Reader(DataSourceReader):
 
 @scenario()
 def data_source(spark: SparkSession) -> Any:
-    """Return whether there were bytes. Spark in one process adds up the bytes of all reads, which differ by chance."""
+    """Return whether bytes were counted, because in local mode Spark adds up the bytes of all reads, which vary."""
     spark.dataSource.register(_Numbers)
     rows, [[scan, found]] = _of_query(spark, lambda _: spark.read.format("measured_numbers").load())
     return rows, scan, [[name, value > 0 if name.startswith("data ") else value] for name, value in found]

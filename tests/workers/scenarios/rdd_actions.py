@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions on RDDs: what comes back to the driver."""
+"""Actions on RDDs, and the results that the driver receives."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.workers.scenarios.rdds import numbers
 
 
 def pairs(spark: SparkSession, count: int = 1000, keys: int = 11) -> RDD[tuple[str, int]]:
-    """Return numbers below `count` with texts as keys."""
+    """Return pairs of a text as key and a number below `count`."""
     return numbers(spark, count).map(lambda n: (f"key {n % keys}", n))
 
 
@@ -121,7 +121,7 @@ def keys_and_values(spark: SparkSession) -> Any:
 
 @scenario(everyday=True)
 def partition_by_hash(spark: SparkSession) -> Any:
-    """Return which keys come together: workers hash texts with the session's PYTHONHASHSEED."""
+    """Return the keys of each partition: workers hash texts with the session's PYTHONHASHSEED."""
     return pairs(spark, 100, 40).partitionBy(5).keys().glom().map(sorted).collect()
 
 

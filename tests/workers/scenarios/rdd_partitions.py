@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partitions that are large, many or empty, and workers that Spark reuses or does not."""
+"""Partitions that are large, many or empty, with and without reuse of workers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def workers_that_are_not_reused(spark: SparkSession) -> Any:
 
 @scenario()
 def partitions_that_a_thread_reads_ahead(spark: SparkSession) -> Any:
-    """Read the input in one thread while another one returns the output, as on stock."""
+    """Read the input in one thread while another thread returns the output, as on stock."""
 
     def read_ahead(elements: Iterable[int]) -> Iterator[int]:
         read: Queue[int | None] = Queue(maxsize=100)
@@ -109,7 +109,7 @@ def jobs_at_the_same_time(spark: SparkSession) -> Any:
 
 @scenario()
 def memory_that_a_function_keeps(spark: SparkSession) -> Any:
-    """Keep state in a module between the elements of one task."""
+    """Keep state in a Python module between the elements of one task."""
 
     def seen(part: Any) -> Any:
         counts: dict[int, int] = {}

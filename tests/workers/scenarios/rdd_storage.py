@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RDDs that Spark keeps, or writes to files."""
+"""RDDs that Spark caches, or writes to files."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def several_broadcasts(spark: SparkSession) -> Any:
 
 @scenario()
 def broadcasts_that_change_between_tasks(spark: SparkSession) -> Any:
-    """Let workers that Spark reuses drop some variables and get others."""
+    """Use other broadcast variables in each task, so that workers that Spark reuses drop some and receive others."""
     found = []
     kept = spark.sparkContext.broadcast("kept")
     for number in range(4):
@@ -147,7 +147,7 @@ def broadcast_in_a_nested_function(spark: SparkSession) -> Any:
 
 @scenario()
 def broadcast_on_disk(spark: SparkSession) -> Any:
-    """Return whether Spark keeps the value in plain text while workers have it."""
+    """Return whether the disk contains the value in plain text while workers use the value."""
     context = spark.sparkContext
     text = "text of a broadcast variable" * 100
     value = context.broadcast(text)

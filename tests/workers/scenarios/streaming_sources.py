@@ -35,7 +35,7 @@ class _Source(DataSource):
 
 
 class _Simple(SimpleDataSourceStreamReader):
-    """Twelve rows, four at a time."""
+    """Reader that returns twelve rows, four at a time."""
 
     def __init__(self, options: Any) -> None:
         self.fails = options.get("fails", "")
@@ -57,7 +57,7 @@ class _Simple(SimpleDataSourceStreamReader):
 
 
 class Simple(_Source):
-    """Source without partitions, which the driver reads."""
+    """Source without partitions, which a reader in the driver reads."""
 
     @classmethod
     def name(cls) -> str:
@@ -116,7 +116,7 @@ class Partitioned(_Source):
 
 
 def _rows(spark: SparkSession, source: type[DataSource], **options: str) -> list[Any]:
-    """Return the twelve rows of a source, as soon as they have come."""
+    """Return the twelve rows of a source, as soon as the stream has read all of them."""
     spark.dataSource.register(source)
     return first_rows_of(spark.readStream.format(source.name()).options(**options).load(), _ROWS)
 
@@ -176,7 +176,7 @@ class _StreamWriter(DataSourceStreamWriter):
 
 
 class Sink(DataSource):
-    """Files of JSON, to which a stream appends."""
+    """Sink that writes JSON files, to which a stream appends."""
 
     @classmethod
     def name(cls) -> str:

@@ -26,7 +26,7 @@ def _called(spark: SparkSession, function: type[Any], query: str) -> Any:
 
 
 class _AsArgument:
-    """Table function whose column has the argument's type."""
+    """Table function whose output column has the argument's type."""
 
     @staticmethod
     def analyze(value: AnalyzeArgument) -> AnalyzeResult:
@@ -44,7 +44,7 @@ def schema_of_the_argument(spark: SparkSession) -> Any:
 
 @scenario()
 def schema_of_a_broadcast(spark: SparkSession) -> Any:
-    """Use the value in the driver's worker, which plans the query, and in the workers of the tasks."""
+    """Use a broadcast value in the driver's worker, which plans the query, and in the workers of the tasks."""
     names = spark.sparkContext.broadcast(["first", "second"])
 
     class Columns:
@@ -95,7 +95,7 @@ def named_arguments(spark: SparkSession) -> Any:
 
 
 class _Totals:
-    """Sums of the column n of a table for each name."""
+    """Table function that returns, for each name in a table, the sum of column n."""
 
     @staticmethod
     def analyze(table: AnalyzeArgument) -> AnalyzeResult:
@@ -152,7 +152,7 @@ def table_argument_with_selected_columns(spark: SparkSession) -> Any:
 
 @scenario()
 def result_that_carries_state(spark: SparkSession) -> Any:
-    """Give what `analyze` has computed to the workers that evaluate."""
+    """Pass a result of `analyze` to the workers that evaluate the function."""
 
     @dataclass
     class Prepared(AnalyzeResult):

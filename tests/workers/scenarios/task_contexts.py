@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TaskContext and other facts that a task can ask for."""
+"""TaskContext, and other information that a task can request."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def context_of_the_driver(spark: SparkSession) -> Any:
 
 @scenario()
 def spark_in_a_task(spark: SparkSession) -> Any:
-    """Use the driver's session in a task, which PySpark refuses."""
+    """Use the driver's session in a task; PySpark refuses this."""
     try:
         numbers(spark, 1).map(lambda n: spark.range(n).count()).collect()
     except Exception as error:

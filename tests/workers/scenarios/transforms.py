@@ -30,7 +30,7 @@ def _in_pandas(frame: DataFrame, processor: StatefulProcessor, **options: Any) -
 
 
 class _Total(StatefulProcessor):
-    """Sum of the numbers of a key, in a value."""
+    """Processor that adds up the numbers of a key in a value state."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.total = handle.getValueState("total", "total long")
@@ -220,14 +220,14 @@ def last_change_of_the_last_key_that_fails(spark: SparkSession) -> Any:
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
             yield from super().handleInputRows(key, rows, timerValues)
             if key[0] == "b":
-                self.handle.registerTimer(1)  # There are no timers without a time mode.
+                self.handle.registerTimer(1)  # Fails, because there are no timers without a time mode.
 
     found = failure(lambda: _in_pandas(visits(spark), Timed()))
     return found["class"], [line for line in found["cause"] if line.startswith("pyspark.errors.")]
 
 
 def _with_another(first: StatefulProcessor, second: StatefulProcessor, spark: SparkSession) -> list[Any]:
-    """Process one batch, and process the other batches in another query that continues from the checkpoint."""
+    """Process one batch in a query, and the other batches in a second query that continues from the checkpoint."""
     stream = RestartedStream(spark, "name string, n long")
 
     def transformed_by(processor: StatefulProcessor) -> Callable[[DataFrame], DataFrame]:
@@ -278,7 +278,7 @@ def exception_in_a_transform(spark: SparkSession) -> Any:
 
 @scenario(since=(4, 1))
 def transform_of_rows(spark: SparkSession) -> Any:
-    """Run transformWithState, which gets rows instead of pandas frames."""
+    """Run transformWithState, whose functions receive rows instead of pandas frames."""
 
     class Total(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
