@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks by a function on its neighbors and its pool, and by a client from outside."""
+"""Attacks by a function on its neighbors and its pool, and attacks by a client from outside."""

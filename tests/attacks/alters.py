@@ -11,7 +11,7 @@ ATTEMPTS = Attempts()
 
 
 def overwrite(path: str) -> str:
-    """Append nothing to a file that must exist, which shows that it could be appended to."""
+    """Append nothing to a file that must exist, which proves that this process may append to the file."""
     import os
 
     os.close(os.open(path, os.O_WRONLY))
@@ -19,7 +19,7 @@ def overwrite(path: str) -> str:
 
 
 def make_in(directory: str) -> str:
-    """Make a file, and remove it again."""
+    """Make a file in the directory, and remove the file."""
     import os
 
     path = os.path.join(directory, f"planted-{os.getpid()}")
@@ -77,7 +77,7 @@ def who_can_open_what_everybody_imports(target: Any) -> Any:
 
     import pyarrow
 
-    # Any other process that opens it then waits until the kernel breaks the lease, 45 seconds later.
+    # Any other process that opens the file then waits until the kernel breaks the lease, 45 seconds later.
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     file = os.open(os.path.join(os.path.dirname(pyarrow.__file__), "cuda.py"), os.O_RDONLY)
     fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
@@ -144,7 +144,7 @@ def who_answers_for_the_front(target: Any) -> Any:
     import os
     import socket
 
-    # Workers that run apart from their front look for its socket here.
+    # Workers whose front runs in another container look for the front's socket here.
     place = os.path.join(target.runtime, "front.sock")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(place)
@@ -175,7 +175,7 @@ def an_artifact_of_another(target: Any) -> Any:
 def an_artifact_of_its_own(target: Any) -> Any:
     import os
 
-    # The application's next exchange reads it, and another worker might read it now.
+    # The application's next exchange reads this artifact, and another worker may be reading it now.
     with open(target.own_artifact, "rb") as file:
         assert file.read()
     os.chmod(target.own_artifact, 0o644)
@@ -224,7 +224,7 @@ def memory_of_the_zygote(target: Any) -> Any:
 def memory_of_a_neighbour_in_one_call(target: Any) -> Any:
     import ctypes
 
-    # The page is the same in every fork, and is overwritten with its own contents.
+    # The page is the same in every fork, and this call overwrites it with its own contents.
     with open("/proc/self/maps") as maps:
         begin = next(int(line.partition("-")[0], 16) for line in maps if " rw-p" in line)
     here = ctypes.create_string_buffer(ctypes.string_at(begin, 8), 8)

@@ -26,7 +26,7 @@ def its_own_chance_to_live(target: Any) -> Any:
 
 
 def set_priority(kind: str, who: int) -> str:
-    """Set a priority to its current value, which shows that it could be lowered."""
+    """Set a priority to its current value, which proves that this process may lower the priority."""
     import os
 
     which = getattr(os, kind)
@@ -74,7 +74,7 @@ def the_disk_priority_of_the_front(target: Any) -> Any:
 
 
 def set_limit(pid: int, kind: str) -> str:
-    """Set a limit to its current value, which shows that it could be lowered."""
+    """Set a limit to its current value, which proves that this process may lower the limit."""
     import resource
 
     limit = getattr(resource, kind)
@@ -192,7 +192,7 @@ def the_log_of_the_kernel(target: Any) -> Any:
 
 @ATTEMPTS
 def whether_it_ends_with_the_pool(target: Any) -> Any:
-    # A process that could write to the lifeline would also keep it from ending.
+    # A process that could write to the lifeline would also hold the lifeline open, so nothing could end the process.
     return overwrite("/proc/self/fd/4")
 
 
@@ -239,7 +239,7 @@ def who_it_is(target: Any) -> Any:
     try:
         os.setuid(1 if target.is_root else 0)
     except OSError as error:
-        # In a user namespace of its own the other user does not exist.
+        # In the process's own user namespace, the other user does not exist.
         if error.errno != errno.EINVAL:
             raise
     return os.getuid() != before
@@ -247,7 +247,7 @@ def who_it_is(target: Any) -> Any:
 
 @ATTEMPTS
 def its_privileges_by_a_program(target: Any) -> Any:
-    """A setuid program would have them; a process that is already root has lost them."""
+    """Check whether a setuid program could give the process privileges, or a root process has kept its privileges."""
     with open("/proc/self/status") as file:
         fields = dict(line.split(":", 1) for line in file)
     return fields["NoNewPrivs"].strip() != "1" or int(fields["CapEff"], 16)

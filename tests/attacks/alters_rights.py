@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to change permissions, owners and times of files that are not a worker's own, but not their contents."""
+"""Attempts to change permissions, owners and times (not contents) of files that do not belong to the worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ATTEMPTS = Attempts()
 
 
 def same_rights(path: str) -> str:
-    """Set a file's permissions to their current value; a process that may do so may also remove them."""
+    """Set a file's permissions to their current value. A process that may do so may also remove permissions."""
     import os
     import stat
 
@@ -102,7 +102,7 @@ def owner_of_the_tokens_file(target: Any) -> Any:
 def when_the_tokens_were_changed(target: Any) -> Any:
     import os
 
-    # A service rereads the file if it looks changed.
+    # A service rereads the file if its modification time has changed.
     os.utime(target.tokens)
     return "now"
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attempt of a hostile function: its definition, its UDF, and its outcome.
 
-This module and those with attempts travel by value, since a worker does not have them: a function imports what it needs
-itself, from the standard library.
+Workers do not have this module and the modules with attempts, so their functions are pickled by value. Each function
+therefore imports the modules that it needs, from the standard library.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class Verdict:
     """Outcome of an attempt."""
 
     refused: str = ""
-    """Name of the error with which the attempt was refused."""
+    """Name of the error with which the kernel refused the attempt."""
     evidence: str = ""
-    """Proof that it succeeded; empty if there is no proof."""
+    """Proof that the attempt succeeded; empty if there is no proof."""
     broken: str = ""
-    """Traceback of a mistake in the attempt itself."""
+    """Traceback of a mistake in the attempt's own code."""
     died: bool = False
     """Whether the attempt made the exchange fail."""
     ended: str = ""
-    """How the exchange failed."""
+    """Error with which the exchange failed."""
 
     @property
     def failed(self) -> bool:
@@ -53,7 +53,7 @@ class Attempts:
 
 
 def carried(attempt: Callable[[Any], Any], surroundings: Any) -> Callable[[Any], Any]:
-    """Return the attempt as a UDF over one row, whose result is its verdict as JSON."""
+    """Return the attempt as a UDF over one row, which returns the attempt's verdict as JSON."""
 
     def udf(column: Any) -> Any:
         import errno
@@ -87,19 +87,19 @@ def directory_of(package: str) -> str:
 
 
 def shifted(secret: str) -> bytes:
-    """Return the form of a secret in which a function gets it to search its own process for it."""
+    """Return an altered copy of a secret, so that a function can search for the secret without holding it."""
     return bytes(byte + 1 for byte in secret.encode())
 
 
 def holds_secret(shifted_secret: bytes) -> bool:
-    """Return whether a secret, given by `shifted`, is in this process's writable memory; the search makes no copy."""
+    """Return whether the secret of `shifted_secret` is in this process's writable memory, without making a copy."""
     return occurrences_in_own_memory(shifted_secret, shift=1) > 0
 
 
 def occurrences_in_own_memory(needle: bytes, shift: int = 0) -> int:
     """Return how often the bytes, each lowered by `shift`, are in this process's writable memory.
 
-    Without a shift the search itself holds a few copies.
+    Without a shift, the search finds a few copies of its own.
     """
     found = 0
     table = bytes((byte + shift) % 256 for byte in range(256))
@@ -118,7 +118,7 @@ def occurrences_in_own_memory(needle: bytes, shift: int = 0) -> int:
 
 
 def exchange_memory(call: str, pid: int, here: Any, address: int) -> int:
-    """Make `process_vm_readv` or `process_vm_writev` between a buffer of ours and an address of another process."""
+    """Call `process_vm_readv` or `process_vm_writev` between our own buffer and an address of another process."""
     import ctypes
 
     class Vector(ctypes.Structure):
@@ -129,7 +129,7 @@ def exchange_memory(call: str, pid: int, here: Any, address: int) -> int:
 
 
 def system_call(name: str, *arguments: Any) -> int:
-    """Make a call that Python does not wrap; raises OSError. For use inside attempts."""
+    """Make a system call that Python does not wrap; raises OSError. For use inside attempts."""
     import ctypes
     import os
 
@@ -252,16 +252,16 @@ def system_call(name: str, *arguments: Any) -> int:
 
 
 def name_itself() -> None:
-    """Name this thread, which would let the next owner find it. /proc is read-only here."""
+    """Give this thread a name by which the next owner can find it, because a worker cannot write to /proc."""
     import ctypes
 
     ctypes.CDLL(None).prctl(15, b"left-behind", 0, 0, 0)
 
 
 def processes_that_stay() -> list[str]:
-    """Return the processes left behind that stay alive. The pool kills them while it lends other workers.
+    """Return the left-behind processes that stay alive. The pool kills such processes while other workers run.
 
-    Where it has no PID namespaces, owners who work at the same time see each other's processes anyway.
+    If the pool has no PID namespaces, owners who work at the same time see each other's processes in any case.
     """
     import time
 
@@ -272,7 +272,7 @@ def processes_that_stay() -> list[str]:
 
 
 def processes_left_behind() -> list[str]:
-    """Return the processes whose name or command line has the mark."""
+    """Return the processes whose name or command line contains the mark."""
     import os
 
     found = []

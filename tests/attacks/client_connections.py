@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts of a pool's clients with calls they may not make, and of strangers with connections and frames."""
+"""Attempts of a pool's clients to make forbidden calls, and of strangers with connections and frames."""
 
 from __future__ import annotations
 
@@ -159,5 +159,5 @@ def sends_a_message_of_gigabytes_that_never_ends(outsider: Outsider) -> None:
         connection = outsider.socket()
         connection.sendall(HELLO + frame(HEADERS, END_HEADERS, 1, block) + frame(DATA, 0, 1, length))
         flood(connection, frame(DATA, 0, 1, bytes(1000)), 100)
-    # Serving another client proves that the front has processed what was sent.
+    # If the front serves another client, it has processed what the attempt has sent.
     outsider.is_another_served()

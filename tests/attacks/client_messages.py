@@ -34,7 +34,7 @@ def _field(number: int, data: bytes) -> bytes:
 
 
 def _with(part: str, **values: Any) -> ExchangeCommand:
-    """Return an honest command with these values in its limits, its task or its session."""
+    """Return an honest command with these values in its limits, its task or its session (`part`)."""
     made = command()
     for name, value in values.items():
         setattr(getattr(made, part), name, value)
@@ -148,7 +148,7 @@ def sends_messages_beyond_the_limit(outsider: Outsider) -> list[str]:
 
 @ATTEMPTS("RESOURCE_EXHAUSTED", "UNAVAILABLE")
 def sends_headers_of_megabytes(outsider: Outsider) -> list[str]:
-    # The service closes the connection, so the next one begins anew.
+    # The service closes the connection, so each attempt opens a new connection.
     long = [("x-updraft-tenant", "t" * size) for size in (100_000, 4 * MIB)]
     many = [(f"x-{number}", "v" * 100) for number in range(20_000)]
     return [
@@ -177,12 +177,12 @@ _ARROW: list[Callable[[], tuple[bytes, list[Any]]]] = []
 
 
 def hostile_arrow() -> list[tuple[bytes, list[Any]]]:
-    """Return schemas with the messages that follow them: invalid Arrow, or Arrow that costs more than its bytes."""
+    """Return hostile schemas, each with its messages: invalid Arrow, or Arrow that uses more memory than its bytes."""
     return [made() for made in _ARROW]
 
 
 def _hostile_arrow(name: str) -> Callable[[Callable[[], tuple[bytes, list[Any]]]], Any]:
-    """Return an attempt that sends a schema and messages: invalid Arrow, or Arrow that costs more than its bytes."""
+    """Return a decorator that adds an attempt with a hostile schema and its messages."""
 
     def add(made: Callable[[], tuple[bytes, list[Any]]]) -> Any:
         @ATTEMPTS("INVALID_ARGUMENT", name=f"sends_{name}")
@@ -197,13 +197,13 @@ def _hostile_arrow(name: str) -> Callable[[Callable[[], tuple[bytes, list[Any]]]
 
 
 def _header(schema: pa.Schema) -> bytes:
-    """Return Arrow's header of a schema, even of one that Arrow itself could not read."""
+    """Return Arrow's header of a schema, even of a schema that Arrow could not read back."""
     encapsulated = schema.serialize().to_pybytes()
     return bytes(encapsulated[8 : 8 + int.from_bytes(encapsulated[4:8], "little")])
 
 
 def _one_of(array: pa.Array, options: pa.ipc.IpcWriteOptions | None = None) -> tuple[bytes, list[Any]]:
-    """Return the header of the schema, and a batch of one column."""
+    """Return the header of the schema, and the messages of a batch with one column."""
     batch = pa.record_batch({"_0": array})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
@@ -222,7 +222,7 @@ def _compressed() -> tuple[bytes, list[Any]]:
 def _lists_of_nothing() -> tuple[bytes, list[Any]]:
     schema = pa.schema({"_0": pa.list_(pa.null(), 1 << 30)})
     _, (message,) = _one_of(pa.FixedSizeListArray.from_arrays(pa.nulls(777), 1))
-    # The number 777 is the length of the batch, of the lists and, last, of their values.
+    # The header contains the number 777 as the length of the batch, of the lists and, last, of the lists' values.
     before, _, after = message.data_header.rpartition(struct.pack("<q", 777))
     return _header(schema), [numbered(before + struct.pack("<q", 777 << 30) + after, b"", 1)]
 
@@ -255,7 +255,7 @@ def _columns() -> tuple[bytes, list[Any]]:
 @_hostile_arrow("buffers_that_share_their_bytes")
 def _shared() -> tuple[bytes, list[Any]]:
     schema, (message,) = _one_of(pa.array(range(1000), pa.int64()))
-    # The buffer of the values claims more bytes than there are.
+    # Claim more bytes for the buffer of values than the message contains.
     header = message.data_header.replace(struct.pack("<qq", 0, 8000), struct.pack("<qq", 0, 1 << 40))
     return schema, [numbered(header, message.data_body, 1)]
 
@@ -308,7 +308,8 @@ def _plain(outsider: Outsider, schema: bytes) -> Conversation:
 
 @ATTEMPTS("OK", "INVALID_ARGUMENT", "UNKNOWN", "ABORTED")
 def sends_list_views_that_share_their_values(outsider: Outsider) -> list[str]:
-    # A function gets them as they are, and its worker's memory limit covers what it makes of them.
+    # The pool passes such values to the function unchanged, and the worker's memory limit covers what the function
+    # makes of them.
     schema, messages = _one_of(pa.ListViewArray.from_arrays([0] * 1000, [1000] * 1000, pa.array(range(1000))))
     return [_finished(opened(outsider, command(), schema).say(*messages), 1000)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts of a pool's clients to hold resources: silence, unread replies, places, artifacts."""
+"""Attempts of a pool's clients to hold resources: by silence, unread replies, many exchanges, and artifacts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONSTANTS = {
     "updraft.service.exchange.FIRST_MESSAGE_TIMEOUT_SECONDS": 2.0,
     "updraft.service.listeners.HANDSHAKE_TIMEOUT_SECONDS": 2.0,
 }
-"""Short timeouts, so that the pool notices silent clients soon."""
+"""Constants of the pool, with short timeouts so that the pool notices silent clients soon."""
 
 ATTEMPTS = ClientAttempts()
 
@@ -63,7 +63,7 @@ def _says_a_lot(column: Any) -> Any:
 def command(
     *artifacts: Artifact, application: str = "app-of-an-outsider", function: Any = _says_little
 ) -> ExchangeCommand:
-    """Return an honest command for the attempt to change."""
+    """Return an honest command, which the attempt can change."""
     made = scalar_arrow(function, StringType(), artifacts=artifacts)
     made.task.owner.application_id = application
     return made
@@ -75,20 +75,20 @@ def opened(outsider: Outsider, made: ExchangeCommand, schema: bytes = SCHEMA[0])
 
 
 def admitted(conversation: Conversation) -> Conversation:
-    """Return the exchange once it has its worker."""
+    """Return the exchange when it has its worker."""
     while ReplyMetadata.FromString(conversation.hear().app_metadata).WhichOneof("event") != "admitted":
         pass
     return conversation
 
 
 def broadcast(data: bytes, **changes: Any) -> Artifact:
-    """Return the announcement of an artifact with these bytes."""
+    """Return the announcement of an artifact that contains these bytes."""
     values = {"sha256": hashlib.sha256(data).digest(), "size_bytes": len(data), "broadcast_id": 7, **changes}
     return Artifact(**values)
 
 
 def part(of: Artifact, data: bytes, offset: int = 0) -> Any:
-    """Return a message with bytes of an artifact."""
+    """Return a message with some bytes of an artifact."""
     metadata = RequestMetadata(artifact=ArtifactPart(sha256=of.sha256, offset=offset))
     return FlightData(app_metadata=metadata.SerializeToString(), data_body=data)
 
@@ -118,7 +118,8 @@ def sends_a_batch_and_then_nothing(outsider: Outsider) -> list[str]:
 def never_reads_its_replies(outsider: Outsider) -> list[str]:
     exchange = admitted(opened(outsider, command(function=_says_a_lot)))
     exchange.say(*(numbered(*BATCH, number) for number in range(1, 10)))
-    # Longer than --client-silence-seconds. Only a reading client sees the end of a call, so the test has to sleep.
+    # Wait longer than --client-silence-seconds. The test sleeps, because only a client that reads notices the end of a
+    # call.
     time.sleep(6)
     return [exchange.end()]
 
@@ -135,7 +136,7 @@ def sends_an_artifact_byte_after_byte(outsider: Outsider) -> list[str]:
     exchange = opened(outsider, command(slow))
     for offset in range(30):
         exchange.say(part(slow, b"\0", offset))
-        # The attempt is to be slow.
+        # Send slowly, because slowness is the attack.
         time.sleep(0.1)
     return [exchange.end()]
 
@@ -172,7 +173,7 @@ def sends_other_bytes_than_it_announced(outsider: Outsider) -> list[str]:
 
 @ATTEMPTS("INVALID_ARGUMENT")
 def sends_a_small_archive_of_more_directories_than_there_is_room_for(outsider: Outsider) -> list[str]:
-    # A directory counts as at least 4 KiB on any disk.
+    # The pool charges at least 4 KiB for a directory, on any disk.
     data = of_directories(STORE_BYTES // 4096 // 40 + 1, depth=40)
     archive = broadcast(data)
     archive.directory_name = "small"
@@ -185,7 +186,7 @@ def sends_a_small_archive_of_more_directories_than_there_is_room_for(outsider: O
 def names_a_digest_of_the_victim(outsider: Outsider) -> list[str]:
     exchange = opened(outsider, command(broadcast(outsider.victims_bytes)))
     wanted = ReplyMetadata.FromString(exchange.hear().app_metadata)
-    # Knowing a digest gives no access to the bytes: the client has to send them.
+    # Knowledge of a digest gives no access to the bytes, so the pool asks the client for the bytes.
     asked = list(wanted.artifacts_wanted.sha256) == [hashlib.sha256(outsider.victims_bytes).digest()]
     return [exchange.end() if asked else "it was given the victim's bytes"]
 
@@ -209,7 +210,7 @@ def lists_artifacts_without_number(outsider: Outsider) -> list[str]:
 @ATTEMPTS("RESOURCE_EXHAUSTED", "CANCELLED")
 def asks_hundreds_of_times_and_vanishes(outsider: Outsider) -> list[str]:
     exchanges = [opened(outsider, command(application=f"app-{number % 7}")) for number in range(300)]
-    # More than fit in the queue: once the last one has its answer, all have been handled.
+    # More exchanges than the queue can hold. When the last exchange has its answer, the pool has handled all of them.
     with contextlib.suppress(grpc.RpcError):
         exchanges[-1].hear()
     return [exchange.leave() for exchange in exchanges]
@@ -229,7 +230,7 @@ def announces_functions_that_fill_the_queue_and_sends_them_byte_after_byte(outsi
             exchange.say(FlightData(app_metadata=metadata, data_body=b"x"))
         if offset == 10:
             outsider.is_another_served()
-        # The attempt is to be slow.
+        # Send slowly, because slowness is the attack.
         time.sleep(0.1)
     return [exchange.leave() for exchange in exchanges]
 
@@ -242,5 +243,5 @@ def asks_without_a_token_for_the_health_of_names_of_megabytes(outsider: Outsider
 
 
 def _unproven(outsider: Outsider, method: str, body: bytes) -> Any:
-    """Start a call on a connection of its own, without credentials."""
+    """Start a call on a separate connection, without credentials."""
     return outsider.connection().unary_stream(method)(body, timeout=HANG_SECONDS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchanges of an owner with a pool that requires a token, one batch at a time."""
+"""Exchanges of an owner with a pool that requires a token. Each exchange sends one batch at a time."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tests.support.flight import FlightData, finishing, first_message, ipc_parts
 from updraft.v1.exchange_pb2 import Artifact, ArtifactPart, ExchangeCommand, KeepAlive, ReplyMetadata, RequestMetadata
 
 DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
-# Timeout of a whole exchange; the victim's lasts as long as its pool.
+# Timeout of a whole exchange. It is long, because the victim's exchange lasts as long as its pool.
 _TIMEOUT_SECONDS = 1800
 _ROW = pa.record_batch({"_0": pa.array([1], pa.int64())})
 
 
 class BrokenExchangeError(Exception):
-    """Raised if a client of Updraft would not accept an exchange as finished; the message says why."""
+    """Raised if an honest client would not accept an exchange as finished; the message gives the reason."""
 
 
 class Exchange:
     """Exchange of one session function, called row by row; a context manager that finishes the exchange."""
 
     schema = _ROW.schema
-    """Schema of what the client sends."""
+    """Schema of the batches that the client sends."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Exchange:
         return scalar_arrow(function, StringType(), artifacts=artifacts)
 
     def ask(self) -> str:
-        """Return the function's answer to one more row; raise BrokenExchangeError."""
+        """Send one more row and return the function's answer; raise BrokenExchangeError."""
         self._asked += 1
         (_, row) = ipc_parts(_ROW.schema, [_ROW])
         self._requests.put(numbered(*row, self._asked))
@@ -85,7 +85,7 @@ class Exchange:
     def _end(self) -> None:
         self._requests.put(None)
         self._next("finish")
-        # An exchange that is cancelled now takes its worker with it.
+        # Read until the end, because a cancellation now would make the pool replace the worker.
         try:
             if next(self._replies, None) is not None:
                 raise BrokenExchangeError("a message came after finish")
@@ -107,7 +107,7 @@ class Exchange:
             self.cancel()
 
     def _next(self, wanted: str) -> Any:
-        """Return the next message of this kind; first send artifacts that the pool asks for."""
+        """Return the next message of this kind. Until then, send the artifacts that the pool asks for."""
         while True:
             try:
                 message = next(self._replies)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attempts to exceed a worker's limits, against a pool with small limits, and to lift those limits.
 
-`ENDED` attempts go on until they are stopped, within bounds that spare the machine; `REFUSED` ones meet a limit that
-the kernel enforces.
+`ENDED` attempts continue until the pool ends their worker, within bounds that spare the machine. `REFUSED` attempts
+meet a limit that the kernel enforces.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REFUSED = Attempts()
 
 
 def held(*kept: Any) -> str:
-    """Hold what was taken until the worker is ended; return proof if it was not."""
+    """Keep references to these objects until the pool ends the worker; return proof if the worker survives."""
     import time
 
     time.sleep(_PATIENCE_SECONDS)
@@ -37,7 +37,7 @@ def held(*kept: Any) -> str:
 
 
 def written(buffer: Any, size: int) -> Any:
-    """Write to every page."""
+    """Write to every page of the buffer."""
     page = b"\x01" * MIB
     for start in range(0, size, MIB):
         buffer[start : start + MIB] = page
@@ -45,7 +45,7 @@ def written(buffer: Any, size: int) -> Any:
 
 
 def children(count: int, work: Any) -> str:
-    """Fork this many children, each of which works and waits."""
+    """Fork this many children, each of which works and then waits."""
     import os
 
     for _ in range(count):
@@ -122,7 +122,7 @@ def memory_of_arrow(target: Any) -> Any:
 def memory_of_page_tables(target: Any) -> Any:
     import mmap
 
-    # Memory that is only read is one page of zeros, plus a page table for each touched range.
+    # Pages that are only read all map to one page of zeros, but each touched range needs a page table.
     page = mmap.PAGESIZE
     reach = page * (page // 8)
     no_reserve, no_huge_pages = 0x4000, 15
@@ -350,14 +350,14 @@ def a_higher_limit_in_a_program(target: Any) -> Any:
 
 
 def its_own_worker(target: Any) -> Any:
-    """Kill this worker, which costs other owners the time of a fork."""
+    """Kill this worker, so that the pool has to fork another worker."""
     import os
 
     os.kill(os.getpid(), 9)
 
 
 def raised(name: str) -> Any:
-    """Return the limit, if it could be raised."""
+    """Raise the limit; return it if that succeeded."""
     import errno
     import resource
 
@@ -366,6 +366,6 @@ def raised(name: str) -> Any:
     try:
         resource.setrlimit(which, (hard + 1, hard + 1))
     except ValueError as error:
-        # Python's form of EPERM here.
+        # Python raises ValueError here for EPERM.
         raise OSError(errno.EPERM, str(error)) from None
     return resource.getrlimit(which)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to fill the pool's log, or the memory of its front, with output. The pool drops what is beyond its limit.
+"""Attempts to fill the pool's log, or the memory of its front, with output. The pool drops output beyond its limit.
 
-Each ends on its own, because no worker is ended for its output.
+Each attempt ends on its own, because the pool does not end workers for their output.
 """
 
 from __future__ import annotations

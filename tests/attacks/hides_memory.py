@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to hold memory that counts in no process.
+"""Attempts to hold memory that the kernel attributes to no process.
 
-A pool cannot measure such memory, so the sandbox refuses the means. Each returns what it holds; `exhausts` has attempts
-with measurable memory.
+A pool cannot measure such memory, so the sandbox refuses the system calls. Each attempt returns what it holds.
+`exhausts` contains the attempts with measurable memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REFUSED = Attempts()
 
 
 def left_unmapped(flags: int, file: int = -1) -> str:
-    """Map memory by the kernel's own call, write to it, and unmap all but its last page."""
+    """Map memory with the kernel's own call, write to it, and unmap all but its last page."""
     import ctypes
     import mmap
     import os
@@ -37,7 +37,7 @@ def left_unmapped(flags: int, file: int = -1) -> str:
 
 
 def file_of_large_pages() -> int:
-    """Open a temporary file in memory, with pages as large as its file system has them."""
+    """Open a temporary file in memory, with the largest pages that its file system supports."""
     import os
     import tempfile
 
@@ -96,7 +96,7 @@ def pages_of_a_file_in_a_socket(target: Any) -> Any:
 
     writing, _reading = socket.socketpair()
     file = file_of_large_pages()
-    # One byte of each large page keeps all of it.
+    # One sent byte of a large page keeps the whole page in memory.
     held = [os.sendfile(writing.fileno(), file, offset, 1) for offset in range(0, _BYTES, _HUGE_PAGE_BYTES)]
     os.ftruncate(file, 0)
     return held
@@ -133,7 +133,7 @@ def a_socket_that_holds_more_than_a_user_may(target: Any) -> Any:
 
 
 def enlarged(name: str) -> int:
-    """Return the size of a socket's buffer, if it could be raised."""
+    """Try to enlarge a socket's buffer; return its new size."""
     import errno
     import socket
 

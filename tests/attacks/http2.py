@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP/2 frames that no library would send, and a way to send them until the service hangs up or has received all."""
+"""HTTP/2 frames that no library sends, and a function that sends them until the service stops receiving."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def _text(text: str) -> bytes:
 
 
 def flood(connection: socket.socket, piece: bytes, times: int) -> None:
-    """Send the same bytes repeatedly without reading, until the other side stops taking them."""
+    """Send the same bytes repeatedly without reading, until the service stops receiving."""
     connection.settimeout(5)
     try:
         for _ in range(times):
             connection.sendall(piece)
     except OSError:
-        # The service hung up or stopped reading; both are allowed.
+        # The service hung up or stopped reading; the tests allow both.
         return

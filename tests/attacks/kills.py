@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to end or stop what belongs to the pool or to another owner."""
+"""Attempts to end or stop processes of the pool or of another owner."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def the_front_by_its_thread(target: Any) -> Any:
 
 
 def killed_by_the_owner_of_a_descriptor(pid: int) -> bool:
-    """Make the kernel send the signal when the pipe gets data, in the name of the process that set the owner."""
+    """Set `pid` as the owner of a pipe and write to the pipe, so that the kernel sends the signal to `pid`."""
     import fcntl
     import os
     import time
@@ -143,7 +143,7 @@ def killed_by_the_owner_of_a_descriptor(pid: int) -> bool:
     fcntl.fcntl(read, fcntl.F_SETOWN, pid)
     fcntl.fcntl(read, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
     os.write(write, b"x")
-    # Time for it to die; survival, which is required, gives no event to wait for.
+    # Wait until the process could have died. A surviving process, as required, causes no event to wait for.
     time.sleep(0.1)
     return not os.path.exists(f"/proc/{pid}")
 
@@ -160,7 +160,7 @@ def a_neighbour_by_the_owner_of_a_descriptor(target: Any) -> Any:
 
 @ATTEMPTS
 def the_machine(target: Any) -> Any:
-    # Without its magic numbers the call only checks permission.
+    # Without its magic numbers, the call does nothing except check the permission.
     return system_call("reboot", 0, 0, 0, None) == 0
 
 
@@ -170,9 +170,9 @@ def the_zygote_by_what_it_reads(target: Any) -> Any:
     import os
 
     written = []
-    # Descriptor 5 is the pipe on which it shows its own stack.
+    # Start after descriptor 5, the pipe on which the worker reports its own stack.
     for number in range(6, 64):
-        # Some kinds of descriptors, such as an epoll's, cannot be written to.
+        # Some descriptors, such as an epoll's, cannot be written to.
         with contextlib.suppress(OSError):
             written.append(os.write(number, b"garbage"))
     return written
@@ -182,7 +182,7 @@ def the_zygote_by_what_it_reads(target: Any) -> Any:
 def everybody_by_their_lifeline(target: Any) -> Any:
     import os
 
-    # All workers and the zygote hold the reading end of the lifeline, and end when anything is written to it.
+    # All workers and the zygote hold the reading end of the lifeline, and exit when anybody writes to the lifeline.
     lifeline = os.open("/proc/self/fd/4", os.O_WRONLY | os.O_NONBLOCK)
     return f"wrote {os.write(lifeline, b'x')} byte"
 
@@ -197,7 +197,7 @@ def the_front_by_descriptors_that_it_has_to_close(target: Any) -> Any:
 
     from updraft_server.ipc.frames import FrameKind, encode_header
 
-    # Closing an unread connection takes as long as its opener has set.
+    # The process that opened an unread connection decides how long closing the connection takes.
     listening = socket.create_server(("127.0.0.1", 0))
     slow = socket.create_connection(listening.getsockname())
     slow.setblocking(False)
@@ -214,7 +214,7 @@ def the_front_by_descriptors_that_it_has_to_close(target: Any) -> Any:
 def the_machine_by_a_watchdog(target: Any) -> Any:
     import os
 
-    # Opened by its path only, so that nothing starts if it is allowed.
+    # Open the device by path and do not write, so that no watchdog starts if the open succeeds.
     return os.path.exists("/dev/watchdog") and os.open("/dev/watchdog", os.O_RDONLY)
 
 
@@ -282,7 +282,8 @@ def the_zygote_by_descriptors_in_flight(target: Any) -> Any:
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    # Beyond its process limit a user cannot send more descriptors; these stay in flight while the sockets are open.
+    # A user whose descriptors in flight exceed the limit cannot send more. They stay in flight while the sockets are
+    # open.
     kept: list[Any] = []
     vars(builtins)["kept_in_flight"] = kept
     descriptors = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 253))]

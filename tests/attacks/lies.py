@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to tell the front something false. The client must see only a failure of this exchange."""
+"""Attempts to send the front false messages. The client must see nothing but a failure of this exchange."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ATTEMPTS = Attempts()
 
 
 def say(data: bytes) -> None:
-    """Write to the exchange's socket before the worker's own messages; the exchange breaks."""
+    """Write to the exchange's socket before the worker's own messages, which breaks the exchange."""
     import os
 
     rest = memoryview(data)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to go on after an exchange, or to keep resources: against a pool with the limits of `exhausts`.
+"""Attempts to continue after an exchange, or to keep resources, against a pool with the limits of `exhausts`.
 
-Each returns at once, so that only a look between two exchanges can find what it left behind.
+Each attempt returns at once, so the pool can find what it left behind only by a check between two exchanges.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BEYOND_MEMORY_BYTES = 384 * MIB
 
 
 def without_a_trace(work: Any) -> None:
-    """Continue in a thread that Python does not count."""
+    """Run the work in a thread that Python does not list."""
     import _thread
 
     _thread.start_new_thread(work, ())
@@ -35,7 +35,7 @@ def a_thread(target: Any) -> Any:
 
 
 def a_thread_in_each_application(target: Any) -> int:
-    """Leave one thread in this worker, however often it is called, and return the worker's process id."""
+    """Start one thread in this worker, unless an earlier call has, and return the worker's process id."""
     import builtins
     import os
 
@@ -84,7 +84,7 @@ def a_timer_that_continues_its_worker(target: Any) -> Any:
     def waits() -> None:
         import time
 
-        # By then its worker is quiet and has been stopped.
+        # After this time, the worker is quiet and the pool has stopped it.
         time.sleep(1.5)
         compute()
 

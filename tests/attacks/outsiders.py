@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile client of a service with TLS and tokens: any number of connections and messages of any kind."""
+"""Hostile client of a service with TLS and tokens, with any number of connections and messages of any kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import grpc
 from tests.support.flight import FlightData
 
 FLIGHT = "/arrow.flight.protocol.FlightService/"
-# Reached only if something hangs.
+# Timeout that an attempt exceeds only if the service hangs.
 HANG_SECONDS = 60
 HUNG = "hung"
 _OPTIONS = [
@@ -30,11 +30,11 @@ _OPTIONS = [
 
 @dataclasses.dataclass(frozen=True)
 class ClientAttempt:
-    """Actions of a client, and the answers that the service may give."""
+    """Actions of a client, and the statuses that the service may return."""
 
     name: str
     run: Callable[[Any], Iterable[str] | None]
-    """Function that returns the statuses that the client got."""
+    """Function that returns the statuses that the client received."""
     told: frozenset[str]
     """Allowed statuses."""
 
@@ -46,7 +46,7 @@ class ClientAttempts:
         self._attempts: list[ClientAttempt] = []
 
     def __call__(self, *told: str, name: str = "") -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-        """Add an attempt that the service must answer with one of these statuses each time."""
+        """Return a decorator that adds an attempt, which the service must always answer with one of these statuses."""
 
         def add(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
             self._attempts.append(ClientAttempt(name or run.__name__, run, frozenset(told)))
@@ -59,7 +59,7 @@ class ClientAttempts:
 
 
 class Conversation:
-    """Exchange, message by message, that follows no rules."""
+    """Exchange that a test sends message by message, and that follows no rules."""
 
     def __init__(self, channel: grpc.Channel, headers: Iterable[tuple[str, str]]) -> None:
         self.details = ""
@@ -111,11 +111,11 @@ class Outsider:
         self._open = contextlib.ExitStack()
         self._channel: grpc.Channel | None = None
         self.victims_bytes = b""
-        """Bytes of a victim's artifact that a client may know."""
+        """Bytes of a victim's artifact, which a client may know."""
         self.root = self.outside = Path()
         """Directory with a writer's files, and a directory beside it."""
         self.is_another_served: Callable[[], object] = lambda: None
-        """Function that raises AssertionError if the attempt keeps other clients from being served."""
+        """Function that raises AssertionError if the service does not serve other clients during the attempt."""
 
     def __enter__(self) -> Self:
         return self
@@ -124,7 +124,7 @@ class Outsider:
         self._open.close()
 
     def connection(self) -> grpc.Channel:
-        """Open a separate connection."""
+        """Open a new connection."""
         channel = grpc.secure_channel(self._address, grpc.ssl_channel_credentials(self._certificate), _OPTIONS)
         return self._open.enter_context(channel)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts of clients with batches in parts: false sizes, missing ends, lies."""
+"""Attempts of clients with batches in parts: false sizes, missing ends, false offsets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WRITER_ATTEMPTS = ClientAttempts()
 
 GIB = 1 << 30
 _MOST = (1 << 64) - 1
-# Open at once, and repeated so often that there are thousands.
+# Number of exchanges open at once, and number of repetitions, which together make thousands of exchanges.
 _AT_ONCE, _ROUNDS = 25, 80
 _HEADER, _BODY = BATCH
 _Part = Callable[..., Any]
@@ -41,7 +41,7 @@ def _written_part(total: int, offset: int, data: bytes, header: bytes = b"") -> 
 
 
 def _wrong(part: _Part, number: Callable[[int], Any], finish: Any) -> list[list[Any]]:
-    """Return sequences of messages that make no valid batch; each begins with parts of a batch of 16 bytes."""
+    """Return sequences of messages that make no valid batch; most of them begin a batch of 16 bytes."""
     first = part(16, 0, bytes(8))
     return [
         [part(16, 0, bytes(17))],
@@ -63,12 +63,12 @@ def _wrong(part: _Part, number: Callable[[int], Any], finish: Any) -> list[list[
 
 
 def _dripped(exchange: Conversation, part: _Part, seconds: float) -> Conversation:
-    """Send a batch byte by byte, slowly but never silently."""
+    """Send a batch byte by byte, slowly but without a long silence."""
     until, offset = time.monotonic() + seconds, 0
     while time.monotonic() < until:
         exchange.say(part(MIB, offset, b"x"))
         offset += 1
-        # The attempt is to be slow.
+        # Send slowly, because slowness is the attack.
         time.sleep(0.1)
     return exchange
 
@@ -108,7 +108,7 @@ def begins_batches_by_the_thousand_and_vanishes(outsider: Outsider) -> list[str]
             opened(outsider, command(application=f"app-{number}")).say(_part(GIB, 0, b"x"))
             for number in range(_AT_ONCE)
         ]
-        # One of them has a worker, which has received its part.
+        # One of these exchanges has a worker, which has received the first part.
         with contextlib.suppress(grpc.RpcError):
             begun[0].hear()
         statuses += [exchange.leave() for exchange in begun]
@@ -166,7 +166,7 @@ def reserves_the_quota_and_sends_a_first_part(outsider: Outsider) -> list[str]:
 
 @WRITER_ATTEMPTS("DEADLINE_EXCEEDED")
 def sends_a_batch_byte_after_byte(outsider: Outsider) -> list[str]:
-    # Three times STALL_TIMEOUT_SECONDS.
+    # Send for three times STALL_TIMEOUT_SECONDS.
     return [_dripped(_credited(outsider, "slow", MIB), _written_part, 6).end()]
 
 
@@ -180,7 +180,7 @@ def claims_more_than_its_credit(outsider: Outsider) -> list[str]:
 
 @WRITER_ATTEMPTS("INVALID_ARGUMENT")
 def asks_for_more_than_the_quota_can_hold(outsider: Outsider) -> list[str]:
-    # A message, and so half of this writer's quota, has 64 MiB.
+    # The largest message, and so half of this writer's quota, has 64 MiB.
     sizes = (65 * MIB, GIB, GIB + 1)
     return [_credited(outsider, "x", size).say(_written_part(size, 0, b"x")).end() for size in sizes]
 

@@ -50,7 +50,7 @@ _VICTIMS_BROADCAST, _OWN_BROADCAST = 1, 2
 
 
 class PoolUnderAttack:
-    """Pool of `workers`; a victim's exchange holds one of them if there are two.
+    """Pool with `workers` workers. If there are several, a victim's exchange holds one of them.
 
     Attempts run in exchanges of the kind `attacks_in`.
     """
@@ -71,7 +71,7 @@ class PoolUnderAttack:
         tokens = directory / "tokens"
         tokens.write_text(self._token + "\n")
         runtime = directory / "runtime"
-        # Directory of the batched function.
+        # Let the pool import the batched function from here.
         environment = {**process.get("env", os.environ), "PYTHONPATH": str(REPOSITORY)}
         process["env"] = with_constants(directory, constants, environment)
         self.server = Server(
@@ -149,16 +149,16 @@ class PoolUnderAttack:
         return fetched(f"http://{self.surroundings.metrics}/metrics", token=token)[0]
 
     def dropped_lines(self) -> int:
-        """Return how many lines of functions' output the pool has dropped because they were too many."""
+        """Return how many lines of function output the pool has dropped because of its limit."""
         found = re.search(r'^updraft_log_lines_dropped_total\{reason="flood"\} (\S+)$', self.metrics(), re.MULTILINE)
         return int(float(found[1])) if found else 0
 
     def exits(self, reason: str) -> int:
-        """Return how many workers have ended for this reason."""
+        """Return how many workers the pool has ended for this reason."""
         return int(self._status()["workers"]["exits"][reason])
 
     def states(self) -> list[str]:
-        """Return the states of its workers; "stopped" means that a worker uses no CPU until its next exchange."""
+        """Return the states of the pool's workers; a "stopped" worker uses no CPU until its next exchange."""
         return [worker["state"] for worker in self._status()["workers"]["living"]]
 
     def _status(self) -> Any:
@@ -166,7 +166,7 @@ class PoolUnderAttack:
         return json.loads(fetched(f"http://{self.surroundings.metrics}/status.json", token=token)[0])
 
     def attempt(self, attempt: Callable[[Any], Any], *, application: str = _ATTACKER) -> Verdict:
-        """Run the attempt in an exchange of its own and return its verdict."""
+        """Run the attempt in a separate exchange and return its verdict."""
         own = {_OWN_BROADCAST: pickle.dumps(b"own")} if application == _ATTACKER else None
         try:
             function = carried(attempt, self.surroundings)
@@ -181,7 +181,7 @@ class PoolUnderAttack:
         return Outsider(self.server.ready()["listen"], self._authority.certificate.read_bytes(), self._token)
 
     def keep_victim_alive(self) -> None:
-        """Send the victim's keepalive, if the silence limit is short."""
+        """Send a keepalive for the victim. Needed if the pool's silence limit is short."""
         if self._victim is not None:
             self._victim.keep_alive()
 
@@ -190,7 +190,7 @@ class PoolUnderAttack:
         return self.attempt(attempt, application=_LATER)
 
     def check_unharmed(self) -> None:
-        """Check that the same processes live, the victim's exchange works, and a newcomer is served."""
+        """Check that the same processes live, the victim's exchange works, and the pool serves a newcomer."""
         ready = self.server.ready()
         assert {"front": ready["front"], "zygote": ready["zygote"]}.items() <= self._members.items()
         for name, pid in self._members.items():
@@ -200,11 +200,11 @@ class PoolUnderAttack:
         assert self.attempt(_is_well, application="app-of-a-newcomer") == Verdict(evidence="'well'")
 
     def close(self) -> None:
-        """End the exchange and the pool."""
+        """End the victim's exchange and the pool."""
         if self._victim is not None:
             self._victim.cancel()
         self._channel.close()
-        # Stopped processes would never end on their own.
+        # Kill the server, because processes that an attempt has stopped would never end on SIGTERM.
         self.server.process.kill()
         self.server.process.wait()
         for end in self._terminal:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to see what belongs to the pool or to another owner."""
+"""Attempts to read what belongs to the pool or to another owner."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ATTEMPTS = Attempts()
 
 
 def first_readable(pid: int) -> tuple[int, int]:
-    """Return an address range from a process's map, or from this process's own map if the other is refused."""
+    """Return the address range of a process's first writable memory, or zeros without such memory."""
     import re
 
     with open(f"/proc/{pid}/maps") as maps:
@@ -31,7 +31,7 @@ def read_memory(pid: int) -> bytes:
 
 
 def read_memory_directly(pid: int) -> int:
-    """Read memory with process_vm_readv, at an address that a fork shares with its relatives."""
+    """Read memory with process_vm_readv, at an address that is the same in all forks of one process."""
     import ctypes
     import os
 
@@ -276,7 +276,7 @@ def secrets_in_its_own_environment(target: Any) -> Any:
 
 @ATTEMPTS
 def secrets_in_its_own_memory(target: Any) -> Any:
-    """Every fork has what the zygote once held."""
+    """Search for the token, because every fork contains what the zygote once held."""
     return holds_secret(target.shifted_token)
 
 
@@ -284,7 +284,7 @@ def secrets_in_its_own_memory(target: Any) -> Any:
 def descriptors_that_it_inherited(target: Any) -> Any:
     import os
 
-    # Descriptors 0 to 2, the exchange's socket, the lifeline, and that of the listing itself.
+    # Allowed are descriptors 0 to 2, the exchange's socket, the lifeline, and the descriptor of the listing.
     own = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if int(name) > 4]
     return [name for name in own if not name.startswith("/proc")]
 
@@ -360,7 +360,8 @@ def what_the_supervisor_tells_a_zygote(target: Any) -> Any:
         except OSError:
             continue
         with socket.socket(fileno=os.dup(descriptor)) as end:
-            # The pool's own processes exchange packets over unnamed connections; a worker has only a stream.
+            # The pool's own processes exchange packets over unnamed connections; a worker should have stream sockets
+            # only.
             if end.type == socket.SOCK_SEQPACKET:
                 return f"inherited as {descriptor}"
     return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to learn what others do with their files, without opening any."""
+"""Attempts to learn what others do with their files, without opening a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ALL_EVENTS = 0xFFF
 
 
 def watched(directory: str) -> str:
-    """Watch for the names of files that are made, opened and removed in the directory."""
+    """Watch the names of files that others make, open and remove in the directory."""
     import ctypes
     import errno
     import os
@@ -52,7 +52,7 @@ def which_libraries_others_import(target: Any) -> Any:
 def the_names_of_what_a_neighbour_makes_as_an_ordinary_user_may(target: Any) -> Any:
     import os
 
-    # Since Linux 5.13 it needs no privilege, as long as it identifies files by their handles.
+    # Since Linux 5.13 this call needs no privilege if the events identify files by handles.
     report_names = 0xC00
     os.close(system_call("fanotify_init", report_names, 0))
     return "could be watched"
@@ -99,7 +99,7 @@ def what_somebody_types(target: Any) -> Any:
 def what_somebody_types_at_any_terminal(target: Any) -> Any:
     import os
 
-    # The one that makes others is open to every user.
+    # Skip ptmx, which makes new terminals and is open to every user.
     names = [name for name in os.listdir("/dev/pts") if name.isdigit()]
     return [os.open(f"/dev/pts/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) for name in names]
 

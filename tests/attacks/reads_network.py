@@ -11,7 +11,7 @@ ATTEMPTS = Attempts()
 
 
 def page(address: str, path: str, *, source: str = "", authorization: str = "") -> str:
-    """Return the page, or nothing if the pool refuses."""
+    """Return the page, or nothing if the pool refuses the request."""
     import http.client
 
     host, _, port = address.rpartition(":")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts of clients without a key to run code in a pool that runs only functions that a driver has signed.
+"""Attempts of clients without a key to run code in a pool that runs only functions signed by a driver.
 
-They have a token, and have seen everything that an executor of the driver sends.
+The clients have a token, and have seen everything that an executor of the driver sends.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _ROWS = pa.schema({"_0": pa.binary()})
 
 
 class Keyless(Outsider):
-    """Client with a token and everything that the driver has signed, but without its key."""
+    """Client with a token and everything that the driver has signed, but without the driver's key."""
 
     def __init__(self, address: str, certificate: bytes, token: str, marks: Path, driver: Driver) -> None:
-        """Keep `marks`, the directory in which a function that runs may leave a mark."""
+        """Keep `marks`, the directory in which a function that runs can leave a mark."""
         super().__init__(address, certificate, token)
         self.marks = marks
         self.signed = signed(driver, scalar_arrow(_unchanged()))
@@ -63,7 +63,7 @@ class Keyless(Outsider):
         return made
 
     def changed(self, change: Callable[[ExchangeCommand], object]) -> ExchangeCommand:
-        """Return a changed copy of the driver's signed command."""
+        """Return a copy of the driver's signed command, changed by `change`."""
         made = ExchangeCommand()
         made.CopyFrom(self.signed)
         change(made)
@@ -75,13 +75,13 @@ class Keyless(Outsider):
 
 
 def signed(driver: Driver, made: ExchangeCommand, schema: pa.Schema | None = None) -> ExchangeCommand:
-    """Return a signed command of the driver's application."""
+    """Return a signed command of the driver's own application."""
     made.task.owner.CopyFrom(OWNER)
     return driver.signed(made, _header(schema) if schema is not None else SCHEMA[0])
 
 
 def leaves_a_mark(marks: Path) -> Callable[[Any], Any]:
-    """Return a function that leaves proof that it has run."""
+    """Return a function that leaves a file as proof that it has run."""
     path = str(marks / "function")
 
     def leaves(column: Any) -> Any:
@@ -103,7 +103,7 @@ def _header(schema: pa.Schema) -> bytes:
 
 
 def ended(outsider: Outsider, made: ExchangeCommand) -> str:
-    """Return the status of a whole exchange with one batch."""
+    """Run a whole exchange with one batch, and return its status."""
     return opened(outsider, made).say(numbered(*BATCH, 1), finishing(1, 1)).half_close().end()
 
 
@@ -113,7 +113,7 @@ def _refusals(outsider: Outsider, commands: Iterable[ExchangeCommand]) -> list[s
 
 @ATTEMPTS("OK")
 def sends_rows_to_what_the_driver_has_signed(keyless: Keyless) -> list[str]:
-    # Without this one, the others would prove nothing.
+    # If this attempt did not succeed, refusals of the other attempts would prove nothing.
     return [ended(keyless, keyless.signed)]
 
 
@@ -190,7 +190,7 @@ def _worker_ended(outsider: Outsider, made: ExchangeCommand) -> str:
 
 @ATTEMPTS("OK")
 def opens_the_worker_exchange_that_the_driver_has_signed(keyless: Keyless) -> list[str]:
-    # PySpark's worker reads the opening, and tells Spark that it has another version of Python.
+    # PySpark's worker reads the first bytes, and reports to Spark that it runs another version of Python.
     return [_worker_ended(keyless, keyless.worker)]
 
 
@@ -251,7 +251,7 @@ def passes_for_another_owner(keyless: Keyless) -> list[str]:
 
 @ATTEMPTS("PERMISSION_DENIED")
 def says_twice_what_to_run(keyless: Keyless) -> list[str]:
-    # A parser takes the last value, or merges both.
+    # If a field occurs twice, a parser takes the last value, or merges both values.
     once, evil = keyless.signed.SerializeToString(), keyless.evil()
     additions = [
         ExchangeCommand(payload=evil.payload),
@@ -291,7 +291,7 @@ def sends_other_bytes_under_the_digest_that_was_signed(keyless: Keyless) -> list
 
 
 class _Calls:
-    """Object that pickles as a call that leaves a mark."""
+    """Object whose pickle calls a function that leaves a mark."""
 
     def __init__(self, function: Any, *arguments: Any) -> None:
         self._call = function, arguments

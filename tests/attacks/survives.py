@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to leave something behind: one owner leaves each, and the next owner looks for it."""
+"""Attempts to leave something behind: one owner leaves a residue, and the next owner looks for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.attacks.attempts import name_itself, occurrences_in_own_memory, proce
 
 
 class Residue(NamedTuple):
-    """Residue that one owner leaves, and how the next owner would notice it."""
+    """Residue: a function by which one owner leaves it, and a function by which the next owner would notice it."""
 
     name: str
     leave: Callable[[Any], Any]
@@ -20,11 +20,11 @@ class Residue(NamedTuple):
 RESIDUES: list[Residue] = []
 
 NOT_YET: dict[str, str] = {}
-"""Residues that still reach the next owner, and the reason."""
+"""Residues that still reach the next owner, with the reasons."""
 
 
 def residue(leave: Callable[[Any], Any]) -> Callable[[Callable[[Any], Any]], None]:
-    """Pair a function that leaves something with one that notices it."""
+    """Return a decorator that pairs `leave` with the function that notices what `leave` left."""
 
     def paired(notice: Callable[[Any], Any]) -> None:
         RESIDUES.append(Residue(leave.__name__, leave, notice))
@@ -75,7 +75,7 @@ def _(target: Any) -> Any:
 def an_environment_variable(target: Any) -> Any:
     import ctypes
 
-    # Python's own dictionary does not contain it.
+    # Set the variable in C, so that Python's own dictionary does not contain it.
     ctypes.CDLL(None).setenv(b"LEFT_BEHIND", b"1", 1)
 
 
@@ -99,7 +99,7 @@ def a_thread(target: Any) -> Any:
 def _(target: Any) -> Any:
     import os
 
-    # A thread that watches batches may be the worker's own.
+    # Up to four threads may be the worker's own, such as the thread that watches batches.
     return len(os.listdir("/proc/self/task")) > 4 or [
         1 for number in os.listdir("/proc/self/task") if "left" in open(f"/proc/self/task/{number}/comm").read()
     ]
@@ -372,7 +372,7 @@ def _(target: Any) -> Any:
 def memory_that_was_freed(target: Any) -> Any:
     import ctypes
 
-    # A secret in freed memory: another owner may get the same block.
+    # Leave a secret in freed memory, because another owner may be given the same block.
     for _ in range(1000):
         ctypes.create_string_buffer(bytes(reversed(target.reversed_secret.encode())) * 8)
 

@@ -44,7 +44,7 @@ def pools_of(workers: int, *arguments: str, **options: Any) -> contextlib.closin
     return contextlib.closing(UntilHarmed(lambda directory: PoolUnderAttack(directory, workers, *arguments, **options)))
 
 
-# The front forwards messages one by one, and gRPC holds those that its client has not read yet.
+# Upper bound for a front: it forwards messages one by one, and gRPC holds messages that its client has not read yet.
 _MOST_BYTES_OF_A_FRONT = 512 << 20
 _ERRORS_OF_LIMITS = ("EFBIG", "EMFILE", "EPERM", "EACCES", "ENOSYS", "EINVAL", "ENOPROTOOPT", "ENOSPC")
 
@@ -113,7 +113,7 @@ def test_a_function_cannot_alter_rights(pools: Pools, attempt: Callable[[Any], A
 @pytest.mark.parametrize("attempt", [*kills.ATTEMPTS], ids=lambda attempt: attempt.__name__)
 def test_a_function_cannot_kill(pools: Pools, attempt: Callable[[Any], Any]) -> None:
     with pools.unharmed() as pool:
-        # A worker for each attempt, because earlier attempts leave descriptors open.
+        # Use another worker for each attempt, because earlier attempts leave descriptors open.
         verdict = pool.attempt(attempt, application=f"app-of-{attempt.__name__}")
     assert verdict.failed, verdict
     assert verdict.died == attempt.__name__.startswith(("its_own", "both_ways")), verdict
@@ -158,7 +158,7 @@ def test_a_worker_in_which_a_function_leaves_too_much_is_replaced(
         before = pool.exits("leftover")
         verdict = pool.attempt(attempt, application=attempt.__name__)
         assert verdict.failed, verdict
-        # The pool may have found it before its exchange ended.
+        # The pool may have ended the worker before its exchange ended.
         if not verdict.died:
             until("its worker is replaced", lambda: pool.exits("leftover") > before)
         else:
@@ -170,7 +170,8 @@ def test_many_applications_compute_in_no_more_workers_than_their_tenant_may_have
     with tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True) as name:
         directory = Path(name)
         identities = directory / "identities.toml"
-        # The victim and the attacker share one cap, because both have a plain token. The victim has the other worker.
+        # The victim and the attacker share one cap of two workers, because both use a plain token. The victim holds one
+        # worker.
         somebody = f'[[identity]]\nname = "somebody"\ntenant = "a"\nscopes = ["call"]\ntoken_sha256 = ["{"0" * 64}"]\n'
         identities.write_text(f'{somebody}[[tenant]]\nname = "*"\nmax_workers = 2\n')
         with PoolUnderAttack(directory, 5, f"--identities-file={identities}") as pool:
@@ -232,7 +233,7 @@ def test_a_function_that_stops_its_clock_is_ended_and_told(
 
 def test_a_function_that_kills_its_workers_again_and_again_is_held_back(kind: type[Exchange]) -> None:
     constants = {"updraft_server.front.limits.deaths.ALLOWED_DEATHS": 3}
-    # Unlike pytest's, short enough for the path of a Unix socket.
+    # Use a directory with a path short enough for a Unix socket, unlike pytest's.
     with (
         tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True) as directory,
         PoolUnderAttack(Path(directory), 2, constants=constants, attacks_in=kind) as pool,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every attempt of a hostile client of a pool gets the right status, and costs others nothing."""
+"""Every attempt of a hostile client of a pool receives an allowed status, and costs others nothing."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.attacks.until_harmed import UntilHarmed
 from tests.support.waiting import until
 
 _KEEPALIVE_SECONDS = 1.0
-# The front's own memory, what can arrive between two looks at it, and what its allocator keeps.
+# The front's own memory, plus what can arrive between two checks of its memory, plus what its allocator keeps.
 _BEYOND_BYTES = 1000 * clients.MIB
 
 
 class PoolAndNeighbours:
-    """Pool whose victim sends keepalives, and what the pool holds."""
+    """Pool whose victim sends keepalives, and the amounts that the pool held at the last check."""
 
     def __init__(self, directory: Path) -> None:
         self._log, self._audit = directory / "log", directory / "audit"
@@ -63,21 +63,21 @@ class PoolAndNeighbours:
             self.pool.keep_victim_alive()
 
     def check_unharmed(self) -> None:
-        """Check that the pool has everything back (processes, places, room, memory) and serves others."""
+        """Check that the pool has released everything (processes, places, memory, disk) and serves others."""
         self.pool.check_unharmed()
         until("nobody waits", lambda: self._metric("updraft_exchanges_waiting") == 0)
         until("the victim alone has an exchange", lambda: self._metric("updraft_exchanges_running") == 1)
         assert self._metric("updraft_artifact_store_bytes") <= self._checked_bytes
         assert self._peak_bytes < clients.QUEUE_BYTES + _BEYOND_BYTES
-        # The supervisor and gRPC's own library do not write JSON.
+        # Lines that are not JSON come from the supervisor or from gRPC's own library.
         others = [line for line in self._log.read_bytes().splitlines() if not line.startswith(b"{")]
         assert not [line for line in others if not re.match(rb"updraft-server: |[IWE]\d{4} |WARNING: ", line)], others
         assert b"forged" not in b"".join(others)
         self._check_records()
 
     def _check_records(self) -> None:
-        """Check that the pool wrote each line of the audit log."""
-        # The pool may still be writing the last one.
+        """Check that the pool itself wrote each line of the audit log."""
+        # Skip the last line, because the pool may still be writing it.
         whole, _, _ = self._audit.read_bytes().rpartition(b"\n")
         for line in whole.splitlines():
             assert line.isascii()
@@ -121,7 +121,7 @@ def test_a_client_harms_nobody(pools: Pools, attempt: ClientAttempt) -> None:
         outsider.victims_bytes = neighbours.pool.victims_bytes
         outsider.is_another_served = neighbours.pool.check_unharmed
         told: Any = set(attempt.run(outsider) or ())
-        # The client still has all its connections here.
+        # At this point, all connections of the hostile client are still open.
         neighbours.pool.check_unharmed()
     assert told <= attempt.told, told
 
@@ -134,5 +134,5 @@ def test_parts_harm_nobody_and_take_the_memory_that_was_sent(pools: Pools, attem
             told: Any = set(attempt.run(outsider) or ())
             neighbours.pool.check_unharmed()
     assert told <= attempt.told, told
-    # The client sends at most a quarter of a batch, and claims four times as much.
+    # The client sends at most a quarter of a batch, and claims that the batch is four times as large.
     assert 0 < watch.peak_bytes < parted_clients.GIB

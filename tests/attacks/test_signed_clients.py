@@ -48,7 +48,7 @@ class SignedPool:
         )
 
     def __enter__(self) -> SignedPool:
-        # The driver's own function leaves a mark; otherwise a missing mark would prove nothing.
+        # Check that the driver's own function leaves a mark; otherwise a missing mark would prove nothing.
         self._run_of_driver()
         return self
 
@@ -57,7 +57,7 @@ class SignedPool:
         self._server.process.wait()
 
     def outsider(self) -> Keyless:
-        """Return a client that has everything except the key."""
+        """Return a client that has everything except the driver's key."""
         address = self._server.ready()["listen"]
         return Keyless(address, self._certificate, self._token, self._marks, self._driver)
 
@@ -69,9 +69,9 @@ class SignedPool:
         mark.unlink()
 
     def check_unharmed(self) -> None:
-        """Check that only the driver's code has run, and that it still runs."""
+        """Check that no code except the driver's has run, and that the driver's code still runs."""
         assert not list(self._marks.iterdir())
-        # The pool may still be writing the last one.
+        # Skip the last line, because the pool may still be writing it.
         whole, _, _ = self._audit.read_bytes().rpartition(b"\n")
         opened = [record for record in map(json.loads, whole.splitlines()) if record["event"] == "opened"]
         assert {record["signer"] for record in opened} == {self._driver.name}

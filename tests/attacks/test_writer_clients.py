@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every attempt of a hostile client of a writer gets the right status, and costs others nothing."""
+"""Every attempt of a hostile client of a writer receives an allowed status, and costs others nothing."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def test_a_client_harms_nobody(writers: Writers, attempt: ClientAttempt) -> None
         outsider.root, outsider.outside = writer.root, writer.outside
         outsider.is_another_served = writer.check_served
         told = set(attempt.run(outsider) or ())
-        # The client still has all its connections here.
+        # At this point, all connections of the hostile client are still open.
         writer.check_served()
     assert told <= attempt.told, told

@@ -30,7 +30,7 @@ def _encoded(part: Any) -> str:
 
 
 def _signed(header: Any, claims: Any, key: Key = ISSUERS_KEY) -> str:
-    """Return a token with these bytes or values, signed with the key whatever they are."""
+    """Return a token with this header and these claims, valid or not, signed with the key."""
     text = f"{_encoded(header)}.{_encoded(claims)}"
     return f"{text}.{_encoded(get_default_algorithms()[key.algorithm].sign(text.encode(), key.private))}"
 
@@ -54,7 +54,7 @@ def _status(outsider: Outsider, *authorizations: str) -> str:
 
 @ATTEMPTS("CANCELLED")
 def presents_a_good_token(outsider: Outsider) -> list[str]:
-    # Without this one, the others would prove nothing.
+    # If this attempt did not succeed, refusals of the other attempts would prove nothing.
     headers = [("authorization", f"Bearer {_signed(_header(), _claims())}")]
     return [admitted(outsider.exchange(first_message(command(), SCHEMA[0]), headers=headers)).leave()]
 

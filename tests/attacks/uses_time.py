@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attempts to use more time or CPU time for one batch than a function may, against a pool with small limits.
 
-Each stops its worker's clock, and goes on until it is ended.
+Each attempt stops its worker's timer, and continues until the pool ends the worker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from tests.attacks.attempts import Attempts
 
 LIMITS = ("--batch-timeout-seconds=5", "--batch-cpu-seconds=3", "--worker-silence-seconds=20")
-"""Limits that give a worker that stopped its clock eleven seconds for a batch."""
+"""Limits that allow a worker whose timer is stopped eleven seconds for a batch."""
 _PATIENCE_SECONDS = 30
 _SILENCE_SECONDS = 0.02
 
@@ -20,14 +20,14 @@ CPU = Attempts()
 
 
 def stop_clock() -> None:
-    """Stop the timer of this process that would end the worker."""
+    """Stop the timer with which this process would end itself."""
     import signal
 
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def say_something(consumed: int) -> None:
-    """Write a message to the exchange's socket, which reaches the client: a line of the function's log."""
+    """Write a line of the function's log to the exchange's socket, which the client receives."""
     import os
 
     from updraft.v1.exchange_pb2 import ReplyMetadata
@@ -40,7 +40,7 @@ def say_something(consumed: int) -> None:
 
 
 def spin(seconds: float) -> None:
-    """Use the processor in this thread."""
+    """Use the CPU in this thread."""
     import time
 
     end = time.monotonic() + seconds
@@ -49,7 +49,7 @@ def spin(seconds: float) -> None:
 
 
 def until_impatient(work: Any) -> str:
-    """Work repeatedly; return proof if the attempt was never ended."""
+    """Repeat the work; return proof if the pool never ended the worker."""
     import time
 
     end = time.monotonic() + _PATIENCE_SECONDS
@@ -61,11 +61,11 @@ def until_impatient(work: Any) -> str:
 
 
 def waits(_number: int) -> None:
-    """Use neither processor nor socket, apart from a sign of life."""
+    """Use the CPU just long enough to be seen alive, and then neither CPU nor socket."""
     import time
 
     spin(_SILENCE_SECONDS)
-    # The front looks while the function rests.
+    # The front checks the process while the function rests.
     time.sleep(1)
 
 
@@ -129,7 +129,7 @@ def of_a_thread(target: Any) -> Any:
 
     stop_clock()
     threading.Thread(target=spin, args=(_PATIENCE_SECONDS,), daemon=True).start()
-    # The thread spins meanwhile.
+    # The other thread computes meanwhile.
     return until_impatient(lambda _: time.sleep(1))
 
 
@@ -162,7 +162,7 @@ def of_children_for_which_nobody_waits(target: Any) -> Any:
         if os.fork() == 0:
             spin(1)
             os._exit(0)
-        # Longer than the child spins, which has no parent waiting for it.
+        # Wait longer than the child computes; no process waits for the child.
         time.sleep(1.2)
 
     return until_impatient(forks)
@@ -176,5 +176,5 @@ def of_a_program_that_left_its_session(target: Any) -> Any:
 
     stop_clock()
     subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
-    # The program spins meanwhile.
+    # The program computes meanwhile.
     return until_impatient(lambda _: time.sleep(1))

@@ -27,7 +27,7 @@ _NO_BROADCASTS = init_message.BroadcastChanges({}, frozenset())
 
 
 class WorkerExchange(Exchange):
-    """One task. Its function gets a column with one row, as the function of an ordinary exchange does."""
+    """Worker exchange with one task. As in an ordinary exchange, the function receives a column with one row."""
 
     schema = SCHEMA
 
@@ -60,7 +60,7 @@ class WorkerExchange(Exchange):
         self._requests.put(numbered(*message, self._asked))
 
     def _piece(self) -> bytes:
-        """Return the next bytes of the worker's output, which are empty at its end."""
+        """Return the next bytes of the worker's output; empty at the end of the output."""
         data = None
         while data is None:
             data = self._batch(self._next("sequence")).column("data")[0].as_py()
@@ -68,7 +68,7 @@ class WorkerExchange(Exchange):
 
 
 def _task(function: Callable[[Any], Any]) -> Iterable[bytes]:
-    """Return what Spark's runner would write: the start of the task, its element, and the end."""
+    """Return the bytes that Spark's runner would write: the start of the task, its element, and the end."""
 
     def run(_split: int, elements: Iterable[Any]) -> Iterable[str]:
         import pyarrow as pa

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts of a writer's clients: quota that they keep, unbounded files and options, paths that lead elsewhere."""
+"""Attempts of a writer's clients: held quota, unbounded files and options, paths that lead elsewhere."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _MOST = (1 << 64) - 1
 
 
 def _odd(number: int) -> Any:
-    """Return a number that the enum lacks."""
+    """Return a number that is no value of the enum."""
     return number
 
 
@@ -83,7 +83,7 @@ def opened(outsider: Outsider, made: WriteCommand, schema: pa.Schema = ROWS.sche
 
 
 def credited(exchange: Conversation, body_bytes: int) -> Conversation:
-    """Return the exchange once it has credit for a batch, or has ended without any."""
+    """Return the exchange when it has credit for a batch, or has ended without credit."""
     exchange.say(said(ask=Ask(body_bytes=body_bytes)))
     with contextlib.suppress(grpc.RpcError):
         while not WriteReplyMetadata.FromString(exchange.hear().app_metadata).credit:
@@ -92,7 +92,7 @@ def credited(exchange: Conversation, body_bytes: int) -> Conversation:
 
 
 def wrote(outsider: Outsider, made: WriteCommand, data: pa.RecordBatch = ROWS) -> str:
-    """Return the status of a file of one batch."""
+    """Write a file of one batch; return the status."""
     exchange = credited(opened(outsider, made, data.schema), data.nbytes + 4096)
     return exchange.say(batch(1, data), said(finish=Finish(batches=1, rows=data.num_rows))).half_close().end()
 
@@ -261,7 +261,7 @@ def names_files_as_nobody_does(outsider: Outsider) -> list[str]:
 
 @contextlib.contextmanager
 def _swapped(directory: Path, target: Path) -> Iterator[None]:
-    """Replace the directory by a link to the target and back, as fast as possible."""
+    """Replace the directory with a link to the target and back, as fast as possible."""
     stop = threading.Event()
 
     def swap() -> None:
@@ -295,7 +295,7 @@ def swaps_a_directory_for_a_link_while_files_are_opened_and_published(outsider: 
         statuses = [wrote(outsider, command(directory / f"{number}.parquet")) for number in range(40)]
     with _swapped(directory, outsider.outside):
         statuses += [wrote(outsider, command(directory / f"{number}.parquet")) for number in range(40)]
-    # Files that the attacker moved away while they were open are still where it moved them.
+    # The attacker moved some files while they were open, so the writer could not remove them. Remove these files here.
     for unfinished in outsider.root.rglob("day=1/**/*.updraft"):
         unfinished.unlink()
     return statuses

@@ -25,7 +25,7 @@ from updraft.client.writer import WriterClient
 
 MIB = 1 << 20
 QUOTA_BYTES = 64 * MIB
-# A writer's memory besides its quota (gpu-writer/README.md), and messages in transit that gRPC holds.
+# A writer's memory in addition to its quota (gpu-writer/README.md), plus messages in transit that gRPC holds.
 _BEYOND_BYTES = 700 * MIB
 _SETTINGS = [
     f"--quota-bytes={QUOTA_BYTES}",
@@ -42,7 +42,7 @@ _ROWS = pa.record_batch({"n": pa.array(range(1000), pa.int64())})
 
 
 class WriterUnderAttack:
-    """Writer below one root, next to a directory that no client may write to."""
+    """Writer that writes below one root, next to a directory that no client may write to."""
 
     def __init__(self, directory: Path, receivers: int) -> None:
         self.root, self.outside = directory / "root", directory / "outside"
@@ -104,7 +104,7 @@ class WriterUnderAttack:
             return dict(json.load(page))
 
     def check_served(self) -> None:
-        """Check that the same processes serve, the neighbor can add to its file, and a newcomer can write one."""
+        """Check that the same processes serve, the neighbor can add to its file, and a newcomer can write a file."""
         assert self._told["writer"] == self._serving
         assert list(map(int, self.status()["receivers"])) == self._receivers
         self._neighbour.write(_ROWS)
@@ -116,9 +116,9 @@ class WriterUnderAttack:
         path.unlink()
 
     def check_unharmed(self) -> None:
-        """Check that the writer has everything back, and that no file is in the wrong place."""
+        """Check that the writer has released everything, and that no file is in the wrong place."""
         self.check_served()
-        # The neighbor's rows are held until its row group is full.
+        # The writer holds the neighbor's rows until the neighbor's row group is full.
         self._until("only the neighbour's file is open", lambda: self.status()["open_files"] == 1)
         self._until("no batch waits", lambda: not self.status()["batches_waiting"])
         held_bytes = self.status()["held_bytes"]

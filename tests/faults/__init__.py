@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills of processes: no wrong row, no hang, and the pool recovers (`make bench-healing` measures how soon)."""
+"""Tests that kill processes: no row is wrong, no call hangs, the pool recovers (`make bench-healing` times this)."""

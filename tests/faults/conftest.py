@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fresh pool for each test, because each test breaks its own; one Spark for all of them."""
+"""Fresh pool for each test, because each test damages its pool; all tests share one Spark session."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def pytest_configure() -> None:
 
 @pytest.fixture
 def pool() -> Iterator[LocalPool]:
-    # Every worker that a test may kill is working, because there are no spares.
+    # Without spares, every worker that a test may kill is one that runs exchanges.
     with LocalPool(workers=WORKERS, notes=NOTES, arguments=["--fresh-workers", "0"]) as pool:
         yield pool
-        # pytest shows it if the test failed.
+        # If a test fails, pytest shows this output.
         print(pool.log())
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    # Four attempts per task: Spark retries what a pool cannot replay, as on a cluster.
+    # Give each task four attempts, as on a cluster: Spark retries what a pool cannot replay.
     session = local_spark("updraft-faults", connector=True, conf={"spark.master": "local[2,4]"})
     session.sparkContext.setLogLevel("FATAL")
     yield session

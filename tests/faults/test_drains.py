@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark jobs whose pool drains before they finish: another pool gives the right answer."""
+"""Spark jobs whose pool drains before they finish: another pool computes the right answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HANG_SECONDS = 100
 
 
 def _held_up(directory: str, first: int) -> None:
-    """Wait in the third batch until the test says that the other pool is there."""
+    """Wait in the third batch until the test has put the other pool in place."""
     if first < 2 * _BATCH_ROWS:
         return
     Path(directory, "reached").touch()
@@ -66,7 +66,7 @@ def test_a_query_that_outlives_a_drain_is_answered_by_another_pool(
         def drain() -> None:
             until("the function works on its third batch", (tmp_path / "reached").exists, timeout_seconds=60)
             exits.append(draining.terminate())
-            # The path at which executors look for their pool.
+            # Move the other pool's socket to the path at which executors look for their pool.
             other.unix_socket.rename(draining.unix_socket)
             (tmp_path / "go").touch()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test, a benchmark or the demo leaves no service running, even if it is killed."""
+"""A test, a benchmark or the demo leaves no service running, even if its process is killed."""
 
 from __future__ import annotations
 

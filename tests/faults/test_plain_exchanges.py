@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain echo exchanges while processes of the pool are killed: each gives its rows or an error, never other rows."""
+"""Plain echo exchanges while processes of the pool are killed: each exchange returns its own rows or an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.waiting import HANG_SECONDS, until
 
 _CALLERS = 2
 _ROUNDS = 3
-# Statuses that a killed process may cause for a caller; any other is a defect.
+# Statuses that a caller may receive because of a killed process; any other status is a defect.
 _ALLOWED = {grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE}
 
 
@@ -30,7 +30,8 @@ def test_a_killed_process_gives_no_wrong_row_and_is_replaced(pool: LocalPool, vi
     with Traffic(pool.tcp_address, callers=_CALLERS) as traffic:
         for _ in range(_ROUNDS):
             traffic.wait_for_progress()
-            # The callers keep workers busy, so the pool is whole once each process exists, even if none is idle.
+            # The callers keep workers busy, so treat the pool as whole when each process exists, even if no worker is
+            # idle.
             wait_until_whole(pool, kill(pool, victim), WORKERS)
         traffic.wait_for_progress()
     assert not traffic.wrong
@@ -49,7 +50,7 @@ def test_an_idle_pool_is_whole_again_after_each_kill(pool: LocalPool, victim: st
 
 
 class OpenExchange:
-    """Exchange that has sent one batch, got its answer, and waits until the test lets it continue."""
+    """Exchange that sends one batch, and then waits until the test lets it continue."""
 
     def __init__(self, address: str):
         self._go_on = threading.Event()

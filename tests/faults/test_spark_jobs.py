@@ -30,7 +30,7 @@ from tests.support.waiting import HANG_SECONDS, until
 
 _ROWS = 400_000
 _PARTITIONS = 4
-# Slow enough that a run lasts through several kills, small enough that a kill always hits a batch in flight.
+# Batches so slow that a run lasts through several kills, and so small that every kill interrupts a batch.
 _CONFS = {ENABLED: "true", "spark.sql.execution.arrow.maxRecordsPerBatch": "2000"}
 # Attempts per task, as in conftest.
 _TRIES = 4
@@ -120,7 +120,7 @@ def test_a_function_declared_deterministic_starts_again_in_the_same_attempt_of_i
 
 
 def _once_whole(pool: LocalPool, victims: Sequence[psutil.Process]) -> Sequence[psutil.Process]:
-    """Return no victim while the pool recovers; if that took longer than the killer's pause, nothing would run."""
+    """Return no victim while the pool recovers; otherwise a slow recovery would never end, and no query would run."""
     return victims if is_whole(pool, WORKERS) else []
 
 
@@ -134,7 +134,7 @@ def test_any_process_killed_every_few_seconds_changes_no_row(spark: SparkSession
     def anyone() -> Sequence[psutil.Process]:
         return _once_whole(pool, [process for process in (pool.front(), pool.zygote(), *pool.workers()) if process])
 
-    # Slower than the five deaths in ten seconds after which a supervisor gives up.
+    # Kill more slowly than five times in ten seconds, after which a supervisor gives up.
     with Killer(anyone, every_seconds=2.6, seed=7) as killer:
         while len(killer.killed) < 3:
             _assert_right(_scalar, spark, pool)
@@ -179,7 +179,7 @@ def test_a_session_function_that_kills_its_workers_kills_two_for_each_try_of_its
 
 
 def test_a_large_function_of_a_task_that_is_refused_at_first_gives_the_right_answer(spark: SparkSession) -> None:
-    # Below the size from which Spark broadcasts a pickle, above the size that a client sends before admission.
+    # Smaller than a pickle that Spark broadcasts, larger than what a client sends before admission.
     ballast = random.Random(3).randbytes(700_000)
 
     def measured(values: pa.Array) -> pa.Array:
@@ -204,7 +204,7 @@ def test_a_pool_that_restarts_costs_a_query_time_and_nothing_else(spark: SparkSe
         with LocalPool(arguments=arguments):
             assert len(_scalar(spark).limit(1).collect()) == 1
         waiting = thread.submit(lambda: len(_scalar(spark).limit(1).collect()))
-        # Much longer than the connect timeout and than the driver keeps an answer.
+        # Wait much longer than the connect timeout, and longer than the driver caches an answer.
         with pytest.raises(TimeoutError):
             waiting.result(timeout=8)
         with LocalPool(arguments=arguments):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks and whole applications that die while they write: no wrong, partial or extra file, and no reservation."""
+"""Tasks and whole applications that die while they write: no wrong, partial or extra file, no leaked reservation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.writer import LocalWriter
 
 _ENDPOINT = "spark.updraft.write.endpoint"
 _DELIVERY = "spark.updraft.write.delivery"
-# Kills for each delivery.
+# Number of kills for each delivery.
 _KILLS = 50
 _PARTITIONS = 12
 _KEYS = 3
@@ -49,7 +49,7 @@ def writer(tmp_path: Path) -> Iterator[LocalWriter]:
 
 
 class TaskKiller:
-    """Killer of running tasks at random moments, until it has killed enough; Spark restarts each task."""
+    """Thread that kills running tasks at random moments until it has killed enough; Spark restarts each task."""
 
     def __init__(self, spark: SparkSession, kills: int, seed: int) -> None:
         self._spark = spark

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The supervisor's own death, from which the platform recovers, and stuck children, which it replaces itself."""
+"""Death of the supervisor, from which the platform recovers, and stuck children, which the supervisor replaces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOOP = "while true; do {command}; done"
 
 
 class RestartLoop:
-    """Pool at fixed paths under the simplest platform: a shell that restarts it whenever it ends."""
+    """Pool at fixed paths under the simplest platform: a shell that restarts the pool whenever it ends."""
 
     def __init__(self, directory: Path) -> None:
         self.port = next(free_ports())
@@ -45,7 +45,7 @@ class RestartLoop:
         )
 
     def supervisor_once_ready(self, *, after: int = 0) -> psutil.Process:
-        """Return the supervisor of a pool that is ready and whose pid is not `after`."""
+        """Return the supervisor of a ready pool, once its pid differs from `after`."""
 
         def ready() -> int | None:
             with contextlib.suppress(FileNotFoundError):
@@ -66,7 +66,7 @@ class RestartLoop:
 
 @pytest.fixture
 def loop(tmp_path: Path) -> Iterator[RestartLoop]:
-    # Unlike pytest's, short enough for the path of a Unix socket.
+    # Use a directory with a path short enough for a Unix socket, unlike pytest's.
     with tempfile.TemporaryDirectory(prefix="updraft-loop-") as directory:
         running = RestartLoop(Path(directory))
         yield running

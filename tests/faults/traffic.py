@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callers that continuously echo random batches through a pool, and their results."""
+"""Callers that continuously echo random batches through a pool, and the results of these calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RETRY_SECONDS = 0.05
 
 
 class Traffic:
-    """Callers that call until the end of the block; a context manager."""
+    """Callers that send batches until the end of the block; a context manager."""
 
     def __init__(self, address: str, *, callers: int) -> None:
         self.right = 0
@@ -35,7 +35,7 @@ class Traffic:
         until("the callers make progress", lambda: self.right > seen + 2)
 
     def _call_until_done(self, address: str, seed: int) -> None:
-        """Echo random batches and compare."""
+        """Send random batches and compare the echoes."""
         chance = random.Random(seed)
         while not self._done.is_set():
             rows = [[chance.random() for _ in range(chance.randrange(2000))] for _ in range(chance.randrange(1, 8))]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of a pool that can be killed, and checks that it is whole again."""
+"""Processes of a pool that can be killed, and checks that the pool is whole again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kill(pool: LocalPool, victim: str) -> psutil.Process:
 
 
 def has_ended(process: psutil.Process) -> bool:
-    """Return whether a process has ended, reaped or not."""
+    """Return whether a process has ended, even if its parent has not reaped it yet."""
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -43,7 +43,7 @@ def has_ended(process: psutil.Process) -> bool:
 def is_whole(pool: LocalPool, workers: int) -> bool:
     """Return whether the pool has a front that answers, a zygote and its workers, busy or idle."""
     assert not has_ended(psutil.Process(pool.pid)), f"the supervisor has given up:\n{pool.log()}"
-    # Counts live workers, because the front counts a dead one until it hears of the death.
+    # Count live workers here, because the front counts a dead worker until the front learns of the death.
     if pool.zygote() is None or pool.front() is None or len(pool.workers()) < workers:
         return False
     try:
@@ -54,7 +54,7 @@ def is_whole(pool: LocalPool, workers: int) -> bool:
 
 
 def wait_until_whole(pool: LocalPool, victim: psutil.Process, workers: int) -> None:
-    """Wait until the pool is whole without the process that was killed or stopped."""
+    """Wait until the killed or stopped process has ended and the pool is whole without it."""
 
     def whole() -> bool:
         return has_ended(victim) and victim not in (pool.zygote(), pool.front()) and is_whole(pool, workers)
@@ -72,7 +72,7 @@ def wait_until_gone(family: Iterable[psutil.Process], addresses: Iterable[str]) 
 def _can_listen_on(address: str) -> bool:
     host, _, port = address.rpartition(":")
     with socket.socket() as probe:
-        # A pool sets it too, so that ended connections do not hold a port.
+        # A pool sets this option too, so that ended connections do not block a port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, int(port)))

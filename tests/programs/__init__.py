@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs, as opposed to tests, that need several components; each is run by a target of the Makefile."""
+"""Programs (not tests) that need several components. A target of the Makefile runs each program."""

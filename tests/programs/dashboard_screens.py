@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make dashboard-screens`: draw every dashboard from the answers of a real Prometheus that watches a real job.
+"""`make dashboard-screens`: draw every dashboard with the answers of a real Prometheus that watches a real job.
 
-Grafana does not run. Queries, titles, legends and units are those of its dashboards; the rendering is not.
+Grafana does not run. Queries, titles, legends and units come from the Grafana dashboards; this program draws the panels
+itself.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _SCALED = ("rowsps", "s", "bytes", "Bps")
 
 
 def main() -> None:
-    """Write a picture of each dashboard into docs/images, and print their paths."""
+    """Write a picture of each dashboard to docs/images, and print the paths of the pictures."""
     with tempfile.TemporaryDirectory() as directory, watched_job(Path(directory)) as (job, prometheus):
         for number in range(_ROUNDS):
             job.run(number, _TASKS)
-            # Kill a worker only now and then: a pool whose workers keep dying delays new ones.
+            # Kill workers rarely, because a pool whose workers keep dying delays new workers.
             if number % _ROUNDS_BETWEEN_LOSSES == 0:
                 job.lose_a_worker()
         for path in sorted((CHART / "dashboards").glob("*.json")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the notebooks of the documentation, and save their outputs in them: `make notebooks`."""
+"""`make notebooks`: run the notebooks of the documentation, and save the outputs in the notebooks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.notebooks.notebook import notebooks, run
 
 
 def main() -> None:
-    """Run all notebooks, or only the named ones."""
+    """Run all notebooks, or only those named on the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help="names of notebooks, without .ipynb; default: all")
     names = parser.parse_args().names

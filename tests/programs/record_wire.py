@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make record-wire`: record the messages of this release's connector, pool and writer, for tests of the next release.
 
-Run it from the tag of a release, on its newest Spark, and commit the files in the next release's tree. Pickled
-functions name their source files, so run it in a checkout whose path may be published.
+Run the program in a checkout of a release's tag, with the release's newest Spark, and commit the records in the next
+release's tree. Pickled functions contain the paths of their source files, so use a checkout whose path may be
+published.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NUMBERS = pa.record_batch({"_0": pa.array(range(10), pa.int64())})
 
 
 def main() -> None:
-    """Run each query and each write once, and write the records."""
+    """Run each query and each write once, and store the records."""
     spark = local_spark("record-wire", connector=True, conf=CONFS)
     try:
         record_queries(spark)

@@ -27,7 +27,7 @@ _APPLICATION = "app-20261121174403-0007"
 
 
 def main() -> None:
-    """Keep a pool busy for a while, then take a screenshot of its page."""
+    """Keep a pool busy for some time, then take a screenshot of the pool's status page."""
     done = Event()
     with LocalPool(workers=_WORKERS, session_functions="off") as pool, ThreadPoolExecutor(_CLIENTS) as clients:
         partitions = itertools.count(200)
@@ -58,7 +58,7 @@ def _work(pool: LocalPool, partitions: Iterator[int], done: Event) -> None:
 
 
 def _one(pool: LocalPool, name: str, *, partition: int) -> Reply:
-    """Run one task, whose batch comes after a pause."""
+    """Run one task, which sends its batch after a pause."""
     command = echo_command(name=name)
     command.task.CopyFrom(
         exchange_pb2.TaskIdentity(

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated cluster that runs the product's own policy in virtual time (README.md)."""
+"""Simulated cluster that runs the product's own policy in virtual time (see README.md)."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command line of the simulator: random seeds for a while, or one seed with its trace."""
+"""Command line of the simulator, which runs random seeds for some time, or one seed with its trace."""
 
 from __future__ import annotations
 

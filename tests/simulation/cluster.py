@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated cluster: pods behind one name, executors, and jobs whose failed tasks Spark tries again."""
+"""Simulated cluster: pods behind one name, executors, and jobs whose failed tasks Spark retries."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from tests.simulation.writer import OpenWrite, Writer, WriterSettings, first_id
 from updraft.service.tenants import Caps
 
 LONGEST_ATTEMPT_SECONDS = 1000.0
-"""Bound on the time of an attempt: ten minutes for a worker, and a few for everything that may hang meanwhile."""
+"""Bound on the time of an attempt: ten minutes to wait for a worker, and a few minutes for everything that may hang."""
 MOST_ATTEMPTS = 4
 """Attempts that Spark makes at a task (spark.task.maxFailures)."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """File that a task writes: the rows of each batch, and how the task behaves."""
+    """File that a task writes: the number of rows in each batch, and the behaviour of the task."""
 
     tenant: str
     number: int
     batches: tuple[int, ...]
     is_synchronous: bool = False
     pause_seconds: float = 0.0
-    """Time that the task computes before each batch."""
+    """Time that the task needs to compute each batch."""
     gives_up: bool = False
-    """Whether Spark kills the first attempt."""
+    """Whether Spark kills the first attempt at the task."""
 
 
 class Cluster:
@@ -51,9 +51,9 @@ class Cluster:
         self.disk = Disk(world, self.checker.invariants)
         self._writer_budget = RetryBudget()
         self.calls = 0
-        """Calls of all executors at the pool."""
+        """Number of calls of all executors to the pool."""
         self.lag_seconds = 0.5
-        """Delay until resolvers see that a pod has become ready or has gone."""
+        """Delay until resolvers notice that a pod has become ready or has gone."""
         self.token_file = TokenFile(world, self.checker.invariants)
         self._published: list[int] = []
         self._next_address = 1
@@ -77,14 +77,14 @@ class Cluster:
         pod.boot(address, lambda: self._publish(address))
 
     def drain(self, pod: Pod) -> None:
-        """Drain a pod; it restarts some time after it has ended."""
+        """Drain a pod, which restarts some time after the drain has ended."""
         if pod.is_ready:
             self.world.note("drain", pod.name)
             self._withdraw(pod.address)
             pod.drain()
 
     def crash(self, pod: Pod, *, is_silent: bool) -> None:
-        """End a pod. A silent crash takes the node along, so that nothing answers at its address."""
+        """End a pod. In a silent crash, the node is lost too, so that nothing answers at the pod's address."""
         self.world.note("crash", pod.name, is_silent)
         if is_silent:
             self._lost_addresses.add(pod.address)
@@ -94,7 +94,7 @@ class Cluster:
         pod.crash()
 
     def hide(self, pod: Pod, seconds: float) -> None:
-        """Leave a working pod out of the name for a while."""
+        """Remove a working pod from the name for this time."""
         address = pod.address
         self.world.note("hide", pod.name, seconds)
         self._change([other for other in self._published if other != address])
@@ -110,17 +110,17 @@ class Cluster:
         return self._published
 
     def server_at(self, address: int, executor: Executor) -> Pod | None:
-        """Return the pod that listens at an address; None if nothing does."""
+        """Return the pod that listens at an address, or None."""
         pod = self._pods_by_address.get(address)
         return pod if pod is not None and pod.address == address and pod.is_listening else None
 
     def is_ready_at(self, address: int) -> bool:
-        """Return whether a pod that takes exchanges listens at an address."""
+        """Return whether a pod that accepts exchanges listens at an address."""
         pod = self._pods_by_address.get(address)
         return pod is not None and pod.address == address and pod.is_ready
 
     def is_silent(self, address: int) -> bool:
-        """Return whether nothing at all answers at this address."""
+        """Return whether the node of this address is lost, so that nothing answers."""
         return address in self._lost_addresses
 
     def _publish(self, address: int) -> None:
@@ -148,7 +148,7 @@ class Cluster:
         writer.boot()
 
     async def write(self, file: File, timeouts: Timeouts) -> int:
-        """Write a file as Spark does, with its own path for each attempt. Return the attempts; 0 if all failed."""
+        """Write a file as Spark does, on a new path for each attempt. Return the number of attempts; 0 if all fail."""
         for attempt in range(MOST_ATTEMPTS):
             path = f"file{file.number}.{attempt}"
             command = OpenWrite(file.tenant, path, file.is_synchronous, first_id(file.number, attempt))

@@ -17,21 +17,21 @@ from updraft_writer.sinks.sink import InDoubtError, is_published
 
 
 class DiskFault(enum.Enum):
-    """Faults of the disk at the next step of any file."""
+    """Faults that the disk applies to the next step of any file."""
 
     TRANSIENT = "transient"
     LOSS = "loss"
-    """A sync reports, once, that bytes were lost."""
+    """A sync reports once that bytes were lost."""
     RENAMED_IN_DOUBT = "renamed in doubt"
-    """A rename takes effect and reports an error."""
+    """A rename takes effect but reports an error."""
     NOT_RENAMED_IN_DOUBT = "not renamed in doubt"
-    """A rename reports an error, and the lookup of the new name fails once too."""
+    """A rename fails with an error, and the next lookup of the new name fails too."""
     HANG = "hang"
     """A step never returns."""
 
 
 class Disk:
-    """Disk of all writers, which keeps what was published."""
+    """Disk of all writers, which keeps published files."""
 
     def __init__(self, world: World, invariants: Invariants) -> None:
         self.world = world
@@ -42,7 +42,7 @@ class Disk:
         self.faults: list[DiskFault] = []
 
     def takes(self, fault: DiskFault) -> bool:
-        """Return whether this fault is due, and clear it so that it happens only once."""
+        """Return whether this fault is due. If it is, clear the fault so that it happens once."""
         if fault in self.faults:
             self.faults.remove(fault)
             self.world.note("disk", fault.value)
@@ -54,7 +54,7 @@ class SimulatedStorage:
     """File on the disk, hidden until it is published."""
 
     def __init__(self, disk: Disk, path: str, described: Callable[[bytes], Sequence[Rows]]) -> None:
-        """Create a file; `described` reads which rows a published file has."""
+        """Create a file; `described` returns the rows that a published file contains."""
         self._disk = disk
         self._path = path
         self._described = described
@@ -106,7 +106,7 @@ class SimulatedStorage:
             self._disk.invariants.fail(f"{self._path} is published twice by one storage")
             return
         content, self._hidden = bytes(self._hidden), None
-        # A task may request an empty file again if it did not see that it was published.
+        # If a task did not learn that its empty file was published, the task may request the file again.
         if self._disk.files.get(self._path) != content:
             self._disk.files[self._path] = content
             self._disk.invariants.published(self._path, self._described(content))
@@ -128,9 +128,9 @@ class SimulatedThreads:
         self._disk = disk
 
     def run(self, _loop: VirtualLoop, done: asyncio.Future[Any], step: Callable[[], Any]) -> None:
-        """Run a step after its time, or never."""
+        """Run a step after its simulated time, or never."""
         if self._disk is not None and self._disk.takes(DiskFault.HANG):
-            # Longer than the bound on a storage's silence.
+            # Wait longer than the bound on a storage's silence.
             self._world.later(150.0, lambda: run_step(done, step))
             return
         self._world.later(self._world.seconds(self.mean_seconds), lambda: run_step(done, step))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated client's exchange: the models of `client/` put together as `ExchangeCore` and `CallCore` do it."""
+"""Simulated client's exchange, which combines the models of `client/` as `ExchangeCore` and `CallCore` do."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Exchange:
         self.siblings: Sequence[Exchange] = ()
         """All exchanges of the task."""
         self._left: set[int] = set()
-        """Addresses that took no calls of this exchange."""
+        """Addresses of pods that refused or drained while this exchange called them."""
         self._works: dict[int, Work] = {}
         self._batches: dict[int, Batch] = {}
         self._recovery = executor.new_recovery()
@@ -84,7 +84,7 @@ class Exchange:
     # The task's side.
 
     def add(self, batch: Batch, work: Work) -> None:
-        """Take a batch over."""
+        """Accept a batch from the task."""
         self.log.add(batch)
         self._works[self.log.sent] = work
         self._advance()
@@ -96,14 +96,14 @@ class Exchange:
             self._advance()
 
     def take(self) -> Answer | None:
-        """Return the next result; None if there is none yet."""
+        """Return the next result, or None if no result has arrived."""
         if not self._replies or self.phase is Phase.FAILED:
             return None
         self.log.result_taken()
         return self._replies.popleft()
 
     def close(self) -> None:
-        """Release everything."""
+        """Release the call and its place."""
         if self._stream is not None:
             self._stream.cancel()
         if self._place is not None:
@@ -115,7 +115,7 @@ class Exchange:
     # Calls.
 
     def start_call(self) -> None:
-        """Start a call; a later one replaces the lost one."""
+        """Start a call, which replaces the lost call if there was one."""
         if self.phase is not Phase.BACKING_OFF:
             return
         executor, nanos = self._executor, self._world.nanos
@@ -155,7 +155,7 @@ class Exchange:
         )
 
     def _siblings_elsewhere(self) -> list[int]:
-        """Return the addresses of other pods that have calls of the task and would take this one too."""
+        """Return the addresses of other pods that have calls of the task and would accept this call too."""
         running = {other._address for other in self.siblings if other is not self and other.phase is Phase.RUNNING}
         left = {address for exchange in self.siblings for address in exchange._left}
         cluster = self._executor.cluster
@@ -185,7 +185,7 @@ class Exchange:
         executor = self._executor
         server = executor.cluster.server_at(self._address, executor)
         if server is None:
-            # A lost node answers nothing; a restarting process refuses.
+            # A lost node does not answer; a restarting process refuses the connection.
             if executor.cluster.is_silent(self._address):
                 rest = executor.options.timeouts.connect_milliseconds / 1000
                 self._world.later(rest, self._unless_replaced(lambda: self._lose(_NO_ANSWER)))
@@ -279,7 +279,7 @@ class Exchange:
             self._lose(_BROKEN)
 
     def _lose(self, failure: Failure, hint: int | None = None) -> None:
-        """Schedule a call to replace the lost one, or fail."""
+        """Schedule a call that replaces the lost call, or fail."""
         world, log = self._world, self.log
         if self._place is not None:
             self._place.ended()

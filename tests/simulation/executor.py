@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated executor: one JVM, whose tasks share a retry budget, circuits and the knowledge of pods."""
+"""Simulated executor: one JVM, whose tasks share a retry budget, circuits and knowledge about pods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """Options of the connector that policy uses, with the product's defaults."""
+    """Options of the connector that the policy uses, with the product's default values."""
 
     timeouts: Timeouts = field(default_factory=Timeouts)
     window_batches: int = 4
@@ -37,7 +37,7 @@ class ClientOptions:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Task of a job: batches that pass through one function, or through several in a row."""
+    """Task of a job: batches that pass through one function, or through several functions in a row."""
 
     application: str
     tenant: str
@@ -46,7 +46,7 @@ class Task:
     """Effect of each batch on its worker, for each function."""
     replay: Replay = Replay.REPLAY
     session: bool = False
-    """Whether the functions are session functions, whose workers serve one owner only."""
+    """Whether the functions are session functions, each of whose workers serves one owner."""
     rows: int = 10
     body_bytes: int = 1000
     artifact_seconds: float = 0.0
@@ -57,12 +57,12 @@ class Task:
 
     @property
     def is_poisoned(self) -> bool:
-        """Whether a batch always kills or hangs its worker."""
+        """Whether some batch always kills or hangs its worker."""
         return any(work.kills or work.hangs for function in self.works for work in function)
 
 
 class Executor:
-    """Executor: one JVM."""
+    """Executor, which stands for one JVM."""
 
     def __init__(self, world: World, cluster: Cluster, checker: Checker, name: str, options: ClientOptions) -> None:
         self.world = world
@@ -93,7 +93,7 @@ class Executor:
         return self.token != before
 
     def may_connect(self, address: int) -> bool:
-        """Return whether the connection to an address that failed before may be tried again now."""
+        """Return whether the executor may now try again to connect to an address that failed before."""
         return address not in self._failed_addresses or self._circuit(address).may_attempt(self.world.nanos)
 
     def connected(self, address: int) -> None:
@@ -107,7 +107,7 @@ class Executor:
         self._failed_addresses.add(address)
 
     def reach(self, *, is_connected: bool) -> Reach:
-        """Return what is known about the pool's endpoint."""
+        """Return what this executor knows about the pool's endpoint."""
         if is_connected or self._has_answered:
             return Reach.ANSWERED
         return Reach.RESOLVED if self.addresses() else Reach.UNRESOLVED
@@ -116,7 +116,7 @@ class Executor:
         return self._circuits.setdefault(address, Circuit(self.world.between))
 
     async def run(self, task: Task, attempt: int) -> Failure | None:
-        """Run an attempt at a task, as Spark's task thread does; return why it failed."""
+        """Run an attempt at a task, as Spark's task thread does; return the failure, or None."""
         changed = asyncio.Event()
         name = f"{task.application}/{task.number}.{attempt}"
         command = self._command(task, attempt)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults that a scenario schedules. Each is one thing that happens to a cluster at one moment."""
+"""Faults that a scenario schedules. Each fault happens to a cluster at one moment."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _a_stream(cluster: Cluster) -> Stream | None:
 
 
 def _restart(cluster: Cluster, pod: Pod) -> None:
-    """Start a pod once it is down, as Kubernetes does."""
+    """Start a pod again when it is down, as Kubernetes does."""
 
     def boot() -> None:
         if pod.state.name == "DOWN":
@@ -95,7 +95,7 @@ def _drain(cluster: Cluster) -> None:
 
 
 def _deploy(cluster: Cluster) -> None:
-    """Replace every pod in turn, each once the previous one is ready again, as a rolling update does."""
+    """Replace every pod in turn, as a rolling update does: each pod when all pods are ready again."""
     left = list(cluster.pods)
 
     def replace() -> None:
@@ -131,14 +131,14 @@ def _lose_zone(cluster: Cluster) -> None:
 
 
 def _hide_pods(cluster: Cluster) -> None:
-    """Take addresses of pods from the name for a while, as failed readiness probes do."""
+    """Remove addresses of pods from the name for a while, as failed readiness probes do."""
     for pod in cluster.pods:
         if pod.is_ready and cluster.world.chance(0.5):
             cluster.hide(pod, cluster.world.seconds(4.0))
 
 
 def _flap(cluster: Cluster) -> None:
-    """Break some streams of a pod and take it from the name, as a network that comes and goes does."""
+    """Break some streams of a pod and remove the pod from the name, as an unstable network does."""
     if (pod := _a_pod(cluster)) is not None:
         cluster.hide(pod, cluster.world.seconds(4.0))
         for stream in pod.streams:
@@ -263,4 +263,4 @@ FAULTS: dict[str, Callable[[Cluster], None]] = {
 }
 WRITER_FAULTS = ("crash writer", "drain writer", "fill disk", "break disk", "break write")
 GENTLE = frozenset({"kill zygote", "drain", "deploy", "hide pods"})
-"""Faults that must cost no task an attempt: running work is not lost, and a pod takes the waiting exchanges."""
+"""Faults that must cost no task an attempt: running work is not lost, and some pod serves the waiting exchanges."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated task that writes one file: the models of `client/` put together as `FileCore` and `CallCore` do it."""
+"""Simulated task that writes one file, and combines the models of `client/` as `FileCore` and `CallCore` do."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _KEEPALIVE_SECONDS = 30.0
 
 
 class FileTask:
-    """Attempt of a task at one file."""
+    """One attempt of a task to write a file."""
 
     def __init__(
         self, cluster: Cluster, command: OpenWrite, batches: Sequence[int], timeouts: Timeouts, budget: RetryBudget
@@ -66,7 +66,7 @@ class FileTask:
         self._changed = asyncio.Event()
 
     async def run(self, pause_seconds: float, *, gives_up: bool) -> Failure | None:
-        """Write the file, with this pause before each batch; return why it failed."""
+        """Write the file, with this pause before each batch; return the failure, or None."""
         self._start_call()
         try:
             for rows in self._batches:
@@ -89,7 +89,7 @@ class FileTask:
             self._calls += 1
 
     async def _until(self, condition: Callable[[], bool]) -> bool:
-        """Wait; return False once the file has ended."""
+        """Wait for the condition; return False when the file has ended."""
         while self.phase in (Phase.RUNNING, Phase.BACKING_OFF):
             if condition():
                 return True

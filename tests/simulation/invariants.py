@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Invariants of pods and executors, checked at each step against the checker's own counts.
+"""Invariants of pods and executors, which the checker compares with its own counts at each step.
 
-The invariants of rows, files, memory and credentials are in `tests.support.invariants`, which the soak uses too.
+`tests.support.invariants` has the invariants of rows, files, memory and credentials, which the soak uses too.
 
-The checker keeps its own counts. It reads from the product only which workers are idle and which exchanges wait, and at
-the end the counts that must be zero.
+The checker reads from the product which workers are idle and which exchanges wait, and at the end the counts that must
+be zero. It counts everything else itself.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from tests.simulation.pod import Pod
     from tests.simulation.workers_side import WorkerProcess
 
-# Longest time for which a pod may leave a worker idle while an exchange that it could serve waits. Replacing a worker
-# for another owner takes a start.
+# Longest time for which a pod may leave a worker idle while an exchange that it could serve waits. A pod may first have
+# to start another worker, because a worker serves one owner.
 IDLE_BESIDE_A_WAITER_SECONDS = 10.0
-# Limit for a pod that gives workers to other exchanges meanwhile.
+# The same limit for a pod that meanwhile gives workers to other exchanges.
 LONGEST_IDLE_BESIDE_A_WAITER_SECONDS = 60.0
-# Longest time that an exchange may wait for a worker, whatever breaks. All exchanges of a run together take less.
+# Longest time that an exchange may wait for a worker, whatever breaks. All exchanges of a run together need less time.
 LONGEST_WAIT_SECONDS = 600.0
-# A revoked credential may open exchanges for as long as a front may use what it last read.
+# A front may accept a revoked credential until it reads the token file again.
 REVOCATION_SECONDS = 2.0
 
 
@@ -51,19 +51,19 @@ class _PodRecord:
     leases: dict[str, Stream] = field(default_factory=dict)
     held_by_tenants: Counter[str] = field(default_factory=Counter)
     tasks: set[TaskKey] = field(default_factory=set)
-    """Tasks that have held a worker. Their further exchanges may overtake."""
+    """Tasks that have held a worker. Further exchanges of these tasks may overtake other exchanges."""
     is_drained: bool = False
     idle_since: float | None = None
     last_grant: float = 0.0
 
 
 class Checker:
-    """Witness of one run."""
+    """Checker of one run, which sees all events."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.longest_wait_seconds = LONGEST_WAIT_SECONDS
-        """Bound on the time for which an exchange waits for a worker."""
+        """Bound on the time for which an exchange may wait for a worker."""
         self.on_failure: Callable[[ViolationError], None] = lambda _error: None
         self.invariants = Invariants(self.fail)
         """Checker of rows, files, memory and credentials, which the soak uses too."""
@@ -125,13 +125,13 @@ class Checker:
         if overtakes or command.binding.owner is not None:
             return
         own = record.held_by_tenants[command.tenant]
-        # Admission counts the extra workers that are being started for exchanges that may overtake.
+        # Admission also counts extra workers that are starting for exchanges that may overtake.
         coming = Counter(each.command.tenant for each in record.waiting.values() if each.command.task in record.tasks)
         for waiting in record.waiting.values():
             tenant = waiting.command.tenant
             most = pod._caps.of(tenant).max_workers
             count = record.held_by_tenants[tenant] + coming[tenant]
-            # An exchange that may overtake may be waiting for the start of an extra worker of its own.
+            # An exchange that may overtake may be waiting until its own extra worker has started.
             is_first = waiting.command.task not in record.tasks and not waiting.place.granted.done()
             is_alike = is_first and waiting.command.binding == command.binding
             if is_alike and (most is None or count < most) and count < own and waiting.since < self.world.now:
@@ -171,15 +171,15 @@ class Checker:
             return
         if record.idle_since is None:
             record.idle_since = self.world.now
-        # Other exchanges may have waited, and got workers, before these came.
+        # Other exchanges may have waited, and received workers, before these exchanges came.
         began = max(record.idle_since, min(each.since for each in waiting))
-        # A pod replaces one idle worker after the other, so a grant shows that it works on its queue.
+        # A pod replaces idle workers one by one, so a recent grant shows that the pod works on its queue.
         quiet = self.world.now - max(began, record.last_grant) > IDLE_BESIDE_A_WAITER_SECONDS
         if quiet or self.world.now - began > LONGEST_IDLE_BESIDE_A_WAITER_SECONDS:
             self.fail(f"{pod.name} has {pod.pool.idle} idle workers, and {len(record.waiting)} exchanges wait for one")
 
     def clock_jumped(self) -> None:
-        """Record that pods could not use the time that has just passed."""
+        """Restart the measurement of idle time: pods could not use the time by which the clock jumped."""
         for record in self._pods.values():
             record.idle_since = None
 
@@ -191,16 +191,16 @@ class Checker:
     # Executors.
 
     def calls(self, exchange: str, address: int, elsewhere: Sequence[int]) -> None:
-        """Check that an exchange goes to the pod that has its task's other calls, and would take this one."""
+        """Check that an exchange calls the pod that has its task's other calls, if that pod accepts the exchange."""
         if elsewhere:
             self.fail(f"{exchange} calls pod {address}, and other calls of its task are at {elsewhere}")
 
     def retries(self, executor: str, begins_nanos: int) -> None:
-        """Check that a retry that an executor begins at this time is within its budget."""
+        """Check that a retry that an executor begins at this time is within the executor's budget."""
         decisions = self._retries.setdefault(executor, [])
         decisions.append((self.world.nanos, begins_nanos))
         del decisions[: -4 * BURST]
-        # From any moment on, a burst of retries may begin at once, then one more after each interval.
+        # At any moment, a burst of retries may begin at once, and then one more retry in each interval.
         begins: list[int] = []
         for decided, begin in reversed(decisions):
             insort(begins, begin)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of simulated calls: the contract's own (proto/updraft/v1), reduced to what policy looks at."""
+"""Messages of simulated calls: the contract's messages (proto/updraft/v1), reduced to what the policy reads."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Open(NamedTuple):
     binding: Binding
     held_bytes: int
     artifact_seconds: float
-    """Time that the upload of the function's artifacts takes; 0 if it has none."""
+    """Time for uploading the function's artifacts; 0 without artifacts."""
     token: str
     refuse_if_busy: bool = False
 
 
 class Sent(NamedTuple):
-    """Batch of the client. Its number counts from 1 in each call."""
+    """Batch from the client. Batches are numbered from 1 in each call."""
 
     sequence: int
     batch: Batch
@@ -41,14 +41,14 @@ class Work(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """Totals of a side that has sent everything."""
+    """Totals of a side that has sent all its messages."""
 
     batches: int
     rows: int
 
 
 class Admitted(NamedTuple):
-    """Message that the exchange has a worker."""
+    """Message that the exchange has received a worker."""
 
 
 class Schema(NamedTuple):
@@ -56,7 +56,7 @@ class Schema(NamedTuple):
 
 
 class Credit(NamedTuple):
-    """Progress of the function without a result."""
+    """Progress of the function, without a result."""
 
     consumed: int
 

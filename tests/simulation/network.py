@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated network: a stream for each call, which delays, and may break, fall silent or disturb its messages.
+"""Simulated network with a stream for each call. A stream delays messages, and may break, fall silent or disturb them.
 
 gRPC delivers a stream's messages in order or breaks the stream; a silent stream loses all messages until both sides
-notice. A disturbed stream does worse, as a faulty proxy would: it repeats a message or delivers it late. Both sides
-must then refuse the stream instead of losing rows.
+notice the silence. A disturbed stream repeats a message or delivers it late, as a faulty proxy would. Both sides must
+then refuse the stream instead of losing rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.simulation.world import World
 
-# Time after which both sides notice that the other one is silent: HTTP/2 pings.
+# Time until HTTP/2 pings show each side that the other side is silent.
 KEEPALIVE_SECONDS = 30.0
 
 
@@ -36,7 +36,7 @@ class Disturbance(enum.Enum):
 
 
 class _Direction:
-    """Messages one way, in order."""
+    """Messages in one direction, in order."""
 
     def __init__(self, world: World, latency_seconds: float) -> None:
         self.world = world
@@ -47,7 +47,7 @@ class _Direction:
     def send(self, deliver: Callable[[], object]) -> None:
         disturbance = self.disturbances.popleft() if self.disturbances else None
         arrival = self.world.now + self.world.seconds(self.latency_seconds)
-        # Timers of the same time fire in no particular order.
+        # Give each message its own time, because timers with the same time fire in any order.
         self._last_arrival = max(self._last_arrival + 1e-6, arrival)
         late = self.latency_seconds * 20 if disturbance is Disturbance.SWAP else 0.0
         self.world.loop.call_at(self._last_arrival + late, deliver)
@@ -63,9 +63,9 @@ class Stream:
         self.name = name
         self.state = StreamState.OPEN
         self.on_reply: Callable[[Any], None] = lambda _message: None
-        """Handles a message that has reached the client."""
+        """Callback for a message that has reached the client."""
         self.on_broken: Callable[[], None] = lambda: None
-        """Tells the client that the connection broke."""
+        """Callback that tells the client that the connection broke."""
         self.server: asyncio.Task[Any] | None = None
         """Task that serves the call; a broken stream cancels it."""
         self._up = _Direction(world, latency_seconds)
@@ -81,7 +81,7 @@ class Stream:
             self._up.send(lambda: self.deliver(message))
 
     def cancel(self) -> None:
-        """End the call from the client's side; the server notices unless the stream is silent."""
+        """End the call from the client's side; the server notices this unless the stream is silent."""
         if self.state is StreamState.OPEN:
             self._up.send(self._cancel_server)
         self.state = StreamState.CLOSED
@@ -109,7 +109,7 @@ class Stream:
     # Faults.
 
     def break_now(self) -> None:
-        """Break the connection: both sides notice soon."""
+        """Break the connection; both sides notice this soon."""
         if self.state is StreamState.CLOSED:
             return
         self.state = StreamState.CLOSED
@@ -117,7 +117,7 @@ class Stream:
         self.world.later(self.world.seconds(0.01), self.on_broken)
 
     def fall_silent(self) -> None:
-        """Lose every message from now on; both sides notice after a while."""
+        """Lose every message from now on; both sides notice this after KEEPALIVE_SECONDS."""
         if self.state is StreamState.OPEN:
             self.state = StreamState.SILENT
             self.world.later(KEEPALIVE_SECONDS, self._notice)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planted bugs: mutations of the product's policy, each of which some seed has to find.
+"""Planted bugs: mutations of the product's policy. For each mutation, some seed has to find a violation.
 
 `python -m tests.simulation.planted` looks for the first seed that finds each bug and writes the table in README.md. A
-bug of the client is planted in its model, because the model is what runs.
+bug of the client is planted in the model, because the simulator runs the model instead of the Java class.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from updraft_writer.sinks.sink import Step
 from updraft_writer.sinks.stored import StoredSink
 
 MOST_SEEDS = 1000
-"""Number of seeds within which each bug has to be found: as many as `make check` runs."""
+"""Number of seeds within which some seed has to find each bug: as many seeds as `make check` runs."""
 
 
 class Bug(NamedTuple):
@@ -47,7 +47,7 @@ class Bug(NamedTuple):
     owner: Any
     attribute: str
     mutated: Callable[[Any], Any]
-    """Makes the mutated attribute from the original."""
+    """Function that returns the mutated attribute, given the original."""
 
 
 def _instead(replacement: Any) -> Callable[[Any], Any]:
@@ -57,7 +57,7 @@ def _instead(replacement: Any) -> Callable[[Any], Any]:
 def _replaces_none(original: Any) -> Any:
     def missing(self: PooledWorkers, starting: int) -> int:
         wanted: int = original(self, starting)
-        # The first workers still start.
+        # Let the first workers start.
         vars(self)["was_whole"] = vars(self).get("was_whole", False) or not wanted
         return 0 if vars(self)["was_whole"] else wanted
 
@@ -317,7 +317,7 @@ BUGS: dict[str, Bug] = {
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Plant a bug in this block."""
+    """Plant a bug for the duration of the block."""
     bug = BUGS[name]
     original = bug.owner.__dict__[bug.attribute]
     setattr(bug.owner, bug.attribute, bug.mutated(original))
@@ -328,7 +328,7 @@ def planted(name: str) -> Iterator[None]:
 
 
 def first_seed(name: str, most: int = MOST_SEEDS) -> tuple[int, str] | None:
-    """Return the first seed that finds a bug, and what it found; None if none does."""
+    """Return the first seed that finds a bug, and the violation; None if no seed finds the bug."""
     with planted(name):
         for seed in range(most):
             if violation := simulate(seed).violation:
@@ -351,7 +351,7 @@ def table(found: dict[str, tuple[int, str] | None]) -> str:
 
 
 def found_in_readme() -> dict[str, tuple[int, str]]:
-    """Return the seed that finds each bug and what it finds, as README.md tells it."""
+    """Return the seed that finds each bug, and the violation, from the table in README.md."""
     rows = _README.read_text().partition(_BEGIN)[2].partition(_END)[0].splitlines()[2:]
     cells = [row.removesuffix(" |").split(" | ") for row in rows]
     return {name: (int(seed) - 1, found) for name, (*_, seed, found) in zip(BUGS, cells, strict=True)}

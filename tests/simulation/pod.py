@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated pod: the real admission, turns, pool, tokens, verdict and hold-back, between simulated streams and workers.
+"""Simulated pod: the real admission, turns, pool, tokens, verdict and hold-back, with simulated streams and workers.
 
-Only the relay is simulated (`_relay`); it takes the steps of `updraft_server.front.exchange` in the same order.
+The relay is simulated too (`_relay`): it executes the steps of `updraft_server.front.exchange` in the same order.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from updraft_server.pool.interface import until
 from updraft_server.pool.leases import LeaseOutcome, Owner, PoolError, PoolSettings
 from updraft_server.pool.pool import Pool
 
-# Time for a worker's exit status, as the real relay waits for it.
+# Time for which the relay waits for a worker's exit status, as the real relay does.
 _EXIT_STATUS_SECONDS = 2.0
 
 _KINDS: tuple[tuple[type[UpdraftError], Kind], ...] = (
@@ -94,7 +94,7 @@ class _Interrupted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Parts of a request that hold-back and verdict look at."""
+    """Parts of a request that hold-back and verdict read."""
 
     is_session: bool
     payload: bytes
@@ -106,7 +106,7 @@ class _Request:
 
 
 class Pod:
-    """Pod of a pool, over all its restarts. Each restart has an address of its own."""
+    """Pod of a pool, including all its restarts. Each restart uses another address."""
 
     def __init__(
         self,
@@ -125,11 +125,11 @@ class Pod:
         self.state = PodState.DOWN
         self.address = 0
         self.cancels_next_grant = False
-        """Whether the next exchange that is granted a worker is cancelled at the same moment."""
+        """Whether to cancel the next exchange to which the pod grants a worker, at the same moment."""
         self.slowness = 1.0
-        """Factor on the time of everything that its workers do."""
+        """Factor by which everything that the pod's workers do takes longer."""
         self.on_failed_start: Callable[[], None] = lambda: None
-        """Starts the pod again, as Kubernetes does."""
+        """Callback that starts the pod again, as Kubernetes does."""
         self.side: WorkersSide | None = None
         self.admission: Admission
         self.pool: Pool
@@ -149,7 +149,7 @@ class Pod:
         self._process.run(lambda: self.world.loop.create_task(self._live(on_ready)))
 
     def drain(self) -> None:
-        """Take nothing new; end when what runs has ended."""
+        """Accept no new exchanges; end when the running exchanges have ended."""
         if self.state is PodState.READY:
             self.state = PodState.DRAINING
             self._checker.drained(self)
@@ -256,7 +256,7 @@ class Pod:
             self._running.pop(stream, None)
 
     async def _admitted(self, stream: Stream, command: Open) -> None:
-        """Wait for a worker and relay, in the order of `updraft_server.front.exchange.Exchanges._run`."""
+        """Wait for a worker and relay messages, in the order of `updraft_server.front.exchange.Exchanges._run`."""
         self._check_token(command)
         if self.state not in (PodState.READY, PodState.DRAINING):
             raise PoolUnavailableError("the pool has not started")

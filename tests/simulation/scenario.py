@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario of a seed: the cluster, jobs and faults that its random numbers give."""
+"""Scenario of a seed: the cluster, jobs and faults that the seed's random numbers determine."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class Scenario:
     executors: int
     options: ClientOptions
     tasks: tuple[tuple[float, Task], ...]
-    """Time at which each task begins."""
+    """Tasks, each with the time at which it begins."""
     faults: tuple[Fault, ...]
     writer: WriterSettings
     writers: int
     files: tuple[tuple[float, File], ...]
-    """Time at which each file begins."""
+    """Files, each with the time at which its task begins."""
 
     @property
     def is_gentle(self) -> bool:
         """Whether every task must succeed at its first attempt."""
         ends = [fault for fault in self.faults if fault.name in ("drain", "deploy")]
         return (
-            # Other pods can take over meanwhile.
+            # While a pod drains, other pods can serve its exchanges.
             len(ends) <= (len(self.zones) > 1)
-            # A drain ends what still runs after its timeout.
+            # A drain ends exchanges that still run after the drain's timeout.
             and self.pod.drain_timeout_seconds >= 60.0
             and all(fault.name in GENTLE for fault in self.faults)
             and self.options.timeouts.acquire_milliseconds >= 600_000
@@ -51,7 +51,7 @@ class Scenario:
 
 
 def scenario_of(world: World) -> Scenario:
-    """Draw a scenario."""
+    """Draw a random scenario."""
     random = world.random
     pods = random.choice([1, 2, 2, 3])
     tenants = [f"tenant{index}" for index in range(random.choice([1, 2, 2, 3, 4]))]
@@ -64,7 +64,7 @@ def scenario_of(world: World) -> Scenario:
         (world.random.uniform(0.0, 6.0), _task(world, tenants, number, has_sessions, is_poisoned))
         for number in range(random.randint(2, 10))
     ]
-    # A third of the seeds write files, with few tasks beside them.
+    # A third of the seeds write files, and then run only a few other tasks.
     has_files = world.chance(0.35)
     files = [(world.random.uniform(0.0, 4.0), _file(world, tenants, number)) for number in range(random.randint(1, 8))]
     if has_files:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of many seeds: two runs of one seed must leave the same trace."""
+"""Runs of many seeds, where two runs of one seed must leave the same trace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def checked(seed: int) -> Outcome:
 
 
 def failures(seeds: Iterable[int], *, processes: int, twice_every: int = 1) -> Iterator[Outcome]:
-    """Yield the outcome of each seed that violates an invariant, as soon as it is known.
+    """Yield the outcome of each seed that violates an invariant, soon after its run.
 
     Seeds that are divisible by `twice_every` run twice.
     """
@@ -45,7 +45,7 @@ def failures(seeds: Iterable[int], *, processes: int, twice_every: int = 1) -> I
 
 
 def _failures_of(twice_every: int, seeds: list[int]) -> list[Outcome]:
-    # Runs leave little garbage, and looking for it takes a sixth of the time.
+    # Runs leave little garbage, and collecting it takes a sixth of the time.
     gc.disable()
     try:
         outcomes = (simulate(seed) if seed % twice_every else checked(seed) for seed in seeds)
@@ -56,7 +56,7 @@ def _failures_of(twice_every: int, seeds: list[int]) -> list[Outcome]:
 
 
 def explained(outcome: Outcome) -> str:
-    """Return a failure with what is needed to see it again."""
+    """Return a description of a failure, with the command that repeats it."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=REPOSITORY
     ).stdout.strip()

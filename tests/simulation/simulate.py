@@ -15,9 +15,9 @@ from tests.simulation.virtual_loop import silence_logs
 from tests.simulation.workers_side import simulated_processes
 from tests.simulation.world import ViolationError, World
 
-# Every run ends within this time, whatever happens: the bound on every wait together.
+# Limit on the time of a run, whatever happens: the sum of the bounds on all waits.
 LONGEST_RUN_SECONDS = 6000.0
-# Time after the last task and the last fault in which pods become whole again: a drain, a restart, a start of workers.
+# Time after the last task and the last fault within which pods become whole: a drain, a restart, a start of workers.
 _SETTLING_SECONDS = 240.0
 _LOOK_SECONDS = 4.0
 
@@ -28,10 +28,10 @@ class Outcome(NamedTuple):
     seed: int
     digest: str
     violation: str
-    """The invariant that did not hold; empty if all did."""
+    """Invariant that did not hold; empty if all invariants held."""
     events: int
     lines: list[str]
-    """The trace, if the run kept it."""
+    """Trace of the run, if the run kept it."""
 
 
 def simulate(seed: int, *, keeps_lines: bool = False) -> Outcome:
@@ -53,9 +53,9 @@ def simulate(seed: int, *, keeps_lines: bool = False) -> Outcome:
 
 
 def close(world: World) -> None:
-    """End everything that still runs, so that nothing of this run stays in the process."""
+    """End everything that still runs, so that no part of this run stays in the process."""
     loop = world.loop
-    # Python looks at the tasks of all loops, and those of earlier runs may wait for the garbage collector.
+    # List the tasks of this loop alone: tasks of earlier runs may still wait for the garbage collector.
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()
@@ -80,9 +80,9 @@ class _Run:
         """Run the scenario, let the cluster settle, and check the final state."""
         world, cluster = self.world, self.cluster
         scenario = scenario_of(world)
-        # A violation inside a product's task must end the run, not that task.
+        # A violation inside a task of the product must end the whole run, and not that task alone.
         cluster.checker.on_failure = self._fail
-        # An exception that nothing awaits, such as one in a timer's callback, must end it too.
+        # An exception that no task awaits, such as an exception in a timer's callback, must end the run too.
         world.loop.set_exception_handler(lambda _loop, context: self._fail(_unawaited(context)))
         for zone in scenario.zones:
             cluster.add_pod(scenario.pod, zone, scenario.caps)
@@ -120,7 +120,7 @@ class _Run:
 
     async def _settled(self) -> None:
         """Wait until all faults are over and every pod is whole and serves nothing."""
-        # Streams that fell silent are noticed by then.
+        # By then, both sides of every silent stream have noticed the silence.
         await asyncio.sleep(max(0.0, 40.0 - self.world.now) + 35.0)
         limit = self.world.now + _SETTLING_SECONDS
         while left := self._unsettled():
@@ -151,7 +151,7 @@ class _Run:
 
     async def _task(self, scenario: Scenario, at: float, task: Task) -> bool:
         await asyncio.sleep(at)
-        # A client waits only --connect-timeout for a name that has had no address yet.
+        # A client waits no longer than --connect-timeout for a name that has never had an address.
         is_early = not self.cluster.addresses()
         attempts = await self.cluster.run_task(task)
         return attempts > 0 and (attempts == 1 or is_early or not scenario.is_gentle)

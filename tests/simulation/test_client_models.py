@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of the client decide as the traces say. PolicyTracesTest checks the Java classes with the same traces."""
+"""The models of the client decide as in the traces. PolicyTracesTest checks the Java classes with the same traces."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checker that simulator and soak share finds wrong events, and the thousand seeds contain every kind of fault."""
+"""The checker that simulator and soak share detects wrong events; the thousand seeds contain every kind of fault."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seed that README.md names finds every planted bug in the same way, and nothing once the bug is gone."""
+"""The seed in README.md finds each planted bug in the same way, and finds nothing without the bug."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_no_planted_bug_is_found_by_an_exception_of_python() -> None:
 
 
 def _kind(violation: str) -> str:
-    """Return a violation without its times, names and counts."""
+    """Return the text of a violation without its times, names and counts."""
     return re.sub(r"[\d.]+", "#", violation)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small part of docs/scale.md: the load has the intended size, and an outage ends."""
+"""Parts of docs/scale.md at a small size: the load has the intended size, and the cluster recovers from an outage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_busy_workers_bound_the_throughput_and_the_rest_of_the_clients_wait() ->
 
 
 def _throughput_after_a_zone_came_back() -> float:
-    """Return the throughput in the second minute after the pods came back, as a share of the one before the outage."""
+    """Return the throughput two minutes after the pods came back, as a share of the throughput before the outage."""
     zone = next(scenario for scenario in SCENARIOS if scenario.name == "zone")
     outcome = simulate(zone, scale=0.03, seconds=EVENT_SECONDS + 180)
     minute = [each for each in outcome.bins if 120 <= each.begin - EVENT_SECONDS < 180]
@@ -50,7 +50,7 @@ def test_new_pods_first_is_a_planted_bug_that_leaves_other_pods_idle(monkeypatch
 
 
 def _wait_at_the_first_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make exchanges wait at a busy pod immediately, as at a pool that does not know `refuse_if_busy`."""
+    """Make exchanges wait at a busy pod at once, as at a pool that does not support `refuse_if_busy`."""
     monkeypatch.setattr(Recovery, "may_try_elsewhere", False)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thousand fixed seeds hold every invariant, and a seed alone decides what happens."""
+"""No invariant fails in a thousand fixed seeds, and a seed alone determines what happens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.world import World
 from tests.support.paths import REPOSITORY
 
 SEEDS = 1000
-# A second run finds only chance that no seed decides.
+# A second run can differ only because of chance that the seed does not determine.
 TWICE_EVERY = 5
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated token file, which the real `BearerTokens` of each pod watches: tokens are rotated, the file vanishes."""
+"""Simulated token file, which the real `BearerTokens` of each pod watches. Tokens change, and the file can vanish."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tests.support.invariants import Invariants
 
 
 class TokenFile:
-    """File of all pods, as Kubernetes mounts a Secret. It stands in for a `Path`."""
+    """Token file of all pods, as Kubernetes mounts a Secret. It replaces a `Path`."""
 
     def __init__(self, world: World, invariants: Invariants) -> None:
         self.token = "token-1"
-        """The only valid token, which executors read from their own files."""
+        """The only valid token, which executors read from their own copies of the file."""
         self._world = world
         self._invariants = invariants
         self._versions = 1
         self._is_missing = False
 
     def rotate(self) -> None:
-        """Replace the token by another one."""
+        """Replace the token by a new token."""
         self._invariants.revoked(self.token, self._world.now)
         self._versions += 1
         self.token = f"token-{self._versions}"
         self._world.note("rotated to", self.token)
 
     def vanish(self, seconds: float) -> None:
-        """Remove the file for this long, which revokes its token."""
+        """Remove the file for this long, which revokes the token."""
         if not self._is_missing:
             self._world.note("no token file")
             self._is_missing = True

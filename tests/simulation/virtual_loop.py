@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Event loop of virtual time: it never waits, and its clock jumps to the next timer.
+"""Event loop of virtual time, which never waits: its clock jumps to the next timer.
 
-The product's asyncio code runs on it unmodified. Everything happens in one thread, in an order that depends on nothing
-but the scheduled times, so a run can be repeated exactly.
+The product's asyncio code runs on this loop unmodified. Everything happens in one thread, in an order that depends on
+nothing but the scheduled times, so a run can be repeated exactly.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 import structlog
 
 PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("simulated process", default=None)
-"""Simulated process on whose behalf the current code runs. Tasks and timers inherit it."""
+"""Simulated process on behalf of which the current code runs. Tasks and timers inherit it."""
 
 
 class DeadlockError(Exception):
-    """Raised when something still waits and no timer is left that could ever wake it."""
+    """Raised when some task still waits and no timer is left that could wake it."""
 
 
 class Process:
-    """Simulated process: the tasks that it has started. A crash ends all of them at once."""
+    """Simulated process, which consists of the tasks that it has started. A crash ends all of them at once."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -37,7 +37,7 @@ class Process:
         task.add_done_callback(self._tasks.pop)
 
     def crash(self) -> None:
-        """Cancel every task. The effects of their cleanup stay inside the dead process: nothing listens to it."""
+        """Cancel every task. The tasks' cleanup has no effect outside, because nothing listens to a dead process."""
         self.is_alive = False
         for task in list(self._tasks):
             task.cancel()
@@ -50,7 +50,7 @@ class Process:
 
 
 class _Selector:
-    """Stand-in for the selector: instead of waiting, it moves the clock."""
+    """Replacement for the selector, which moves the clock instead of waiting."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -67,9 +67,9 @@ class _Selector:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Loop whose time is the simulation's."""
+    """Event loop with the simulation's time."""
 
-    # `BaseEventLoop` expects these of its subclasses.
+    # `BaseEventLoop` expects its subclasses to have these attributes.
     _selector: _Selector
     _scheduled: list[asyncio.TimerHandle]
     _clock_resolution: float
@@ -94,18 +94,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now = max(self._now, self._scheduled[0].when())
 
     def skip(self, seconds: float) -> None:
-        """Let the clock jump: every timer that was due in this time is late, as after a pause of the machine."""
+        """Let the clock jump. As after a pause of the machine, every timer that was due in this time is late."""
         self._now += seconds
 
     # Simulated descriptors: level-triggered, as epoll reports them.
 
     def new_descriptor(self) -> int:
-        """Return a number that no other simulated descriptor has."""
+        """Return a number for a new simulated descriptor."""
         self._descriptors += 1
         return self._descriptors
 
     def set_readable(self, descriptor: int, *, is_readable: bool = True) -> None:
-        """Say whether a simulated descriptor has something to read."""
+        """Set whether a simulated descriptor has something to read."""
         if is_readable:
             self._readable.add(descriptor)
             self._notify(descriptor)
@@ -130,7 +130,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._readers.get(descriptor) is reader and descriptor in self._readable:
             reader()
 
-    # A step on a thread takes the time that its executor gives, or none.
+    # A step on a thread takes the simulated time of its executor, or no time.
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
@@ -150,7 +150,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 def _run_step(done: asyncio.Future[Any], step: Callable[[], Any]) -> None:
-    """Run a step and settle its future, which the caller may have cancelled meanwhile."""
+    """Run a step and settle its future, unless the caller has cancelled the future meanwhile."""
     try:
         result = step()
     except Exception as error:
@@ -175,7 +175,7 @@ def _task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> as
 
 
 def silence_logs() -> None:
-    """Drop the product's log lines: a thousand runs would write millions."""
+    """Drop the product's log lines, because a thousand runs would write millions of lines."""
     logger = structlog.make_filtering_bound_logger(logging.CRITICAL)
     structlog.configure(wrapper_class=logger, cache_logger_on_first_use=False)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulated workers' side of a pod: a zygote that forks, and worker processes that work, hang and die.
 
-The real `Pool` and its `PooledWorker` run in front of it. They see sockets that are numbers of the virtual loop, and
-`SimulatedZygote` in place of `ZygoteClient`, which is nothing but transport.
+The real `Pool` and `PooledWorker` use this side. Their sockets are numbers of the virtual loop, and `SimulatedZygote`
+replaces `ZygoteClient`, which contains transport only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class WorkerGone(Exception):  # noqa: N818 - an event of the simulation
 
 
 class WorkerProcess:
-    """Worker process: it is ready after a while, works on one batch at a time, and dies once."""
+    """Worker process: it becomes ready after a while, works on one batch at a time, and dies once."""
 
     def __init__(self, world: World, name: str, on_exit: Callable[[WorkerProcess, int], None]) -> None:
         self.world = world
@@ -46,11 +46,11 @@ class WorkerProcess:
         self.is_alive = True
         self.is_stuck = False
         self.has_work_left = False
-        """Whether an exchange has begun and not ended well."""
+        """Whether an exchange has begun and has not succeeded."""
         self.owner: object = None
         """Owner of the first session that this process served."""
         self.on_gone: Callable[[], None] = lambda: None
-        """Tells the exchange that has this worker about its end."""
+        """Callback that tells the exchange of this worker that the worker has ended."""
         self._on_exit = on_exit
         self._work: asyncio.Future[None] | None = None
 
@@ -61,7 +61,7 @@ class WorkerProcess:
             self.world.loop.set_readable(self.descriptor)
 
     def die(self, status: int) -> None:
-        """End the process, as the kernel does: its socket reads as ended, and the zygote reaps it."""
+        """End the process as the kernel does: its socket reports the end, and the zygote reaps the process."""
         if not self.is_alive:
             return
         self.is_alive = False
@@ -111,14 +111,14 @@ class _Socket:
         return data
 
     def close(self) -> None:
-        """Close the socket, which makes a living worker end by itself."""
+        """Close the socket, so that a living worker ends by itself."""
         if self._descriptor >= 0:
             self._descriptor = -1
             self._loop.call_later(0.001, self.process.die, 0)
 
 
 class _NoOutput:
-    """Output of a worker that prints nothing."""
+    """Output of a worker that prints no lines."""
 
     crash = types.SimpleNamespace(text="")
 
@@ -133,11 +133,11 @@ class _NoOutput:
 
 
 async def _measure_nothing(_models: object, _measure: object) -> None:
-    """Replace the measurements of model processes, which the simulation does not have."""
+    """Replace measurements of model processes, because the simulation has no model processes."""
 
 
 class WorkersSide:
-    """Zygotes and workers of one pod. A zygote may die; its workers live on under its successor."""
+    """Zygotes and workers of one pod. If a zygote dies, its workers live on under the next zygote."""
 
     def __init__(self, world: World, pod: str, *, fork_seconds: float, ready_seconds: float) -> None:
         self.world = world
@@ -145,7 +145,7 @@ class WorkersSide:
         self.fork_seconds = fork_seconds
         self.ready_seconds = ready_seconds
         self.refuses_forks = False
-        """Whether forks fail, as they do without memory."""
+        """Whether forks fail, as on a machine without free memory."""
         self.processes: dict[str, WorkerProcess] = {}
         self.client: SimulatedZygote | None = None
         self.is_up = True
@@ -170,7 +170,7 @@ class WorkersSide:
             self.client.on_exit(packets.Exited(name, status))
 
     def take(self, packet: object) -> None:
-        """Act on a packet of the front."""
+        """Act on a packet from the front."""
         match packet:
             case packets.Kill(name):
                 if (process := self.processes.get(name)) is not None:
@@ -181,7 +181,7 @@ class WorkersSide:
                         self.world.later(0.001, partial(self._tell_exit, name, None))
 
     def crash_zygote(self, seconds: float) -> None:
-        """End the zygote; its successor starts after this time."""
+        """End the zygote; the next zygote starts after this time."""
         self.is_up = False
         self.zygotes += 1
         if self.client is not None:
@@ -192,7 +192,7 @@ class WorkersSide:
         self.is_up = True
 
     def crash(self) -> None:
-        """End everything at once."""
+        """End the zygote and all workers at once."""
         self.is_up = False
         self.client = None
         for process in list(self.processes.values()):
@@ -272,7 +272,7 @@ class SimulatedZygote:
                 answer.set_exception(ZygoteLostError())
 
     def lose(self) -> None:
-        """Lose the connection, as the death of the zygote does."""
+        """Lose the connection, as after the death of the zygote."""
         if self.hello is not None:
             self.close()
             self._on_lost()

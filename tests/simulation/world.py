@@ -17,14 +17,14 @@ class ViolationError(Exception):
 
 
 class World:
-    """Clock, random numbers and trace of one run. Nothing else in a simulation may be a source of chance or time."""
+    """Clock, random numbers and trace of one run. A simulation must use no other source of chance or time."""
 
     def __init__(self, seed: int, *, keeps_lines: bool = False) -> None:
         self.seed = seed
         self.random = random.Random(seed)
         self.loop = VirtualLoop()
         self.lines: list[str] = []
-        """The trace in words, if the run keeps it."""
+        """Trace in words, if the run keeps it."""
         self._keeps_lines = keeps_lines
         self._digest = hashlib.blake2b(digest_size=16)
         self.events = 0
@@ -41,7 +41,7 @@ class World:
 
     @property
     def digest(self) -> str:
-        """Digest of the trace: equal runs have equal digests."""
+        """Digest of the trace; equal runs have equal digests."""
         return self._digest.hexdigest()
 
     def note(self, *words: object) -> None:
@@ -62,7 +62,7 @@ class World:
         return self.random.randint(least, most)
 
     def seconds(self, mean: float) -> float:
-        """Return a random time around `mean`: most are near it, a few are several times as long."""
+        """Return a random time around `mean`. Most times are near `mean`; a few are several times as long."""
         return mean * min(0.5 + self.random.expovariate(2.0), 8.0)
 
     def later(self, seconds: float, action: Callable[[], object]) -> None:

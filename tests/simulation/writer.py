@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulated writer: the real quota, open files, credit, row groups and sinks, between simulated streams and a disk.
 
-An encoder that copies rows takes the place of Parquet, so that a published file shows which rows it has. `_write` takes
-the steps of `updraft_writer.exchanges.Exchanges._write` in the same order.
+An encoder that copies rows replaces Parquet, so that a published file shows its rows. `_write` executes the steps of
+`updraft_writer.exchanges.Exchanges._write` in the same order.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class OpenWrite(NamedTuple):
     path: str
     is_synchronous: bool
     first_id: int
-    """Id of its first row."""
+    """Id of the file's first row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class WriterSettings:
 
 
 class _RowEncoder:
-    """Encoder whose file is the rows, eight bytes each, and an end."""
+    """Encoder whose file consists of the rows, eight bytes each, and an end marker."""
 
     name = "rows"
     on_gpu = False
@@ -115,12 +115,12 @@ class _RowEncoder:
 
 
 def first_id(file: int, attempt: int) -> int:
-    """Return the id of the first row of an attempt at a file. An id says which row of which attempt it is."""
+    """Return the id of the first row of an attempt at a file. An id identifies the file, the attempt and the row."""
     return (file << _NUMBER_BITS + _ATTEMPT_BITS) + (attempt << _NUMBER_BITS) + 1
 
 
 def ids_bytes(begin: int, end: int) -> bytes:
-    """Return the rows with these ids, as batches and files have them."""
+    """Return the bytes of the rows with these ids, as in batches and files."""
     return np.arange(begin, end, dtype=np.int64).tobytes()
 
 
@@ -130,7 +130,7 @@ def source_of(row: int) -> Source:
 
 
 def _described(content: bytes) -> list[Rows]:
-    """Return the rows of a file; a file without its end has a row that is wrong."""
+    """Return the rows of a file. If the file lacks its end, return a wrong row."""
     ids = np.frombuffer(content, dtype=np.int64, count=len(content) // 8)
     found = [_rows(int(ids[begin]), int(ids[end])) for begin, end in runs(ids)]
     is_whole = content[8 * len(ids) :] == _FOOTER
@@ -149,18 +149,18 @@ def _schema_header() -> bytes:
 
 @cache
 def batch_header(rows: int) -> bytes:
-    """Return the Arrow metadata of a batch with so many rows."""
+    """Return the Arrow metadata of a batch with this many rows."""
     batch = pa.record_batch([pa.array(np.arange(rows, dtype=np.int64))], schema=_SCHEMA)
     return _header_of(batch.serialize().to_pybytes())
 
 
 def _header_of(encapsulated: bytes) -> bytes:
-    # A continuation marker, the length of the header, the header.
+    # Skip the continuation marker and the length of the header.
     return encapsulated[8 : 8 + int.from_bytes(encapsulated[4:8], "little")]
 
 
 class _Call:
-    """Call as the product's exchange reads and writes it."""
+    """Call with the interface that the product's exchange uses."""
 
     def __init__(self, stream: Stream) -> None:
         self.read = stream.receive
@@ -170,7 +170,7 @@ class _Call:
         """Do nothing: a stream has no bodies outside its messages."""
 
     def stop_reading(self, then: Callable[[], None]) -> None:
-        """Call `then` at once: no body is being written."""
+        """Call `then` at once, because no receiver is writing a body."""
         then()
 
     async def write(self, message: bytes) -> None:
@@ -178,7 +178,7 @@ class _Call:
 
 
 class Writer:
-    """Writer, over all its restarts."""
+    """Writer, including all its restarts."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Writer:
         self._process: Process
         self._streams: dict[Stream, None] = {}
         self.largest_batch_bytes = 0
-        """Size of the largest batch that any file has."""
+        """Size of the largest batch in any file."""
 
     def boot(self) -> None:
         """Start the writer."""
@@ -220,7 +220,7 @@ class Writer:
         return list(self._streams)
 
     def crash(self) -> None:
-        """End the writer at once. What it had published stays, and hidden files too."""
+        """End the writer at once. Published files and hidden files stay on the disk."""
         self.is_up = False
         self.world.note(self.name, "crashes")
         self._process.crash()
@@ -236,7 +236,7 @@ class Writer:
             self.files.refuse()
 
     def accept(self, stream: Stream, command: OpenWrite) -> None:
-        """Serve a call."""
+        """Serve a call of a client."""
         self._streams[stream] = None
         stream.server = self._process.run(lambda: self.world.loop.create_task(self._serve(stream, command)))
 
@@ -275,7 +275,7 @@ class Writer:
                 encode_threads=cast(Any, self._encode_threads),
             )
             sink.on_silence = file.storage_is_silent
-            # From here on the file keeps its place until it is closed, however long the storage takes.
+            # From here on, the file keeps its place until the file is closed, however long the storage takes.
             stack.callback(self._close_later, file, stack.pop_all())
             self.files.add(file)
             await file.open()
@@ -321,15 +321,15 @@ class Writer:
             self.check_quota()
 
     def check_quota(self) -> None:
-        """Fail if the writer holds more than its quota, or less than nothing.
+        """Fail if the writer holds more bytes than its quota, or a negative number of bytes.
 
-        A batch larger than the quota is admitted alone, and files retain a little without asking.
+        A batch larger than the quota is admitted alone, and files retain a few bytes without a reservation.
         """
         limit_bytes = max(self.settings.quota_bytes, 2 * self.largest_batch_bytes) + _RETAINED_BYTES
         self._invariants.holds(self.name, self.quota.held_bytes, limit_bytes)
 
     def check_settled(self) -> None:
-        """Fail if a writer without files holds anything."""
+        """Fail if the writer holds anything although it has no files."""
         held = {
             "bytes": self.quota.held_bytes,
             "reservations": self.quota.reservations,

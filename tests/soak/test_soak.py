@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A soak finds what it looks for, and proves nothing where nothing was killed or answered."""
+"""A soak reports what it should, and fails if no process was killed or no query was answered."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _GOOD: dict[str, Any] = {
 
 
 class _Answers:
-    """Answers and files of a job with one task of three rows."""
+    """Answers and files of a job that has one task with three rows."""
 
     def __init__(self, directory: Path) -> None:
         self.violations: list[str] = []
@@ -173,7 +173,7 @@ def test_a_file_that_is_torn_repeated_missing_or_unfinished_is_found(
 
 
 class _Query:
-    """Query that fails a few times before it ends well."""
+    """Query that fails `failures` times before it succeeds."""
 
     def __init__(self, failures: int) -> None:
         self.starts, self._failures = 0, failures
@@ -209,7 +209,7 @@ def test_what_grows_is_found_and_what_warms_up_or_jumps_is_not() -> None:
     assert _trend(lambda number: 1000.0 if number >= 25 else 10.0) == []
     assert _trend(lambda number: 10_000.0 if number % 10 == 9 else 10.0) == []
     assert _trend(lambda number: 10.0 + 9 * number / 100) == []
-    # A soak of a few seconds says nothing.
+    # A soak of a few seconds has too few samples to show a trend.
     assert _trend(lambda number: 100.0 + 100 * number, samples=19) == []
 
 
@@ -276,7 +276,7 @@ def test_who_does_not_listen_yet_is_spared(
     kills._find = dict.fromkeys(victims, list) | {victim: kills._find[victim]}
     kills.kill_one()
     assert kills.by_victim.total() == 0
-    # It does nothing but listen until it is killed.
+    # This process listens until it is killed.
     listens = "import socket, time; own = socket.create_server(('127.0.0.1', 0)); print(flush=True); time.sleep(600)"
     with psutil.Popen([sys.executable, "-c", listens], stdout=subprocess.PIPE) as ready:
         assert ready.stdout.readline()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool, and one Spark with Delta, Iceberg, Hive's metastore and Derby as a database."""
+"""Pool, and one Spark session with Delta, Iceberg, Hive's metastore and Derby as a database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _jars() -> list[Path]:
 
 
 def has_iceberg() -> bool:
-    """Return whether there is Iceberg: for a new Spark, Delta is released first. `-k "not iceberg"` tests that."""
+    """Return whether Iceberg supports this Spark, because Delta supports new versions first (`-k "not iceberg"`)."""
     return any(jar.name.startswith("iceberg") for jar in _jars())
 
 
@@ -36,7 +36,7 @@ def has_iceberg() -> bool:
 def pool() -> Iterator[LocalPool]:
     with LocalPool(workers=2) as pool:
         yield pool
-        # pytest shows it if the test failed.
+        # If the test fails, pytest shows this output.
         print(pool.log())
 
 
@@ -45,7 +45,7 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWriter]:
     """Run a writer that may write every file of these tests."""
     with LocalWriter(tmp_path_factory.getbasetemp()) as writer:
         yield writer
-        # pytest shows it if the test failed.
+        # If the test fails, pytest shows this output.
         print(writer.log())
 
 
@@ -72,7 +72,7 @@ def spark(pool: LocalPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         "spark.sql.catalog.database.warehouse": str(directory / "iceberg" / "database"),
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.shuffle.partitions": "1",
-        # The tests' tables are small, so the writer must take small writes too.
+        # The tests' tables are small, so send small writes to the writer too.
         "spark.updraft.write.smallWriteBytes": "0",
     }
     session = local_spark("updraft-tables", connector=False, conf=confs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transaction log of a Delta table, without what differs from run to run: names, sizes, times and random ids."""
+"""Transaction log of a Delta table, without the values that differ between runs: names, sizes, times and random ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RANDOM = {
     "inCommitTimestamp",
     "lastUpdated",
     "modificationTime",
-    # Deletion vectors of one commit share a file, in any order.
+    # Deletion vectors of one commit share a file, in an order that differs between runs.
     "offset",
     "pathOrInlineDv",
     "size",
@@ -37,12 +37,12 @@ def commits(table: Path) -> list[list[str]]:
 
 
 def data_files(table: Path) -> list[Path]:
-    """Return the Parquet files of all versions, change data included."""
+    """Return the Parquet files of all versions, including change data."""
     return [file for file in table.rglob("*.parquet") if "_delta_log" not in file.parts]
 
 
 def versions_with_all_files(table: Path) -> list[int]:
-    """Return the newest version, and the older ones with a file that no later one has, or not without deleted rows."""
+    """Return the newest version, and each older version with a file or a deletion that no later version contains."""
     files: set[tuple[str, bool]] = set()
     versions = []
     for file in sorted((table / "_delta_log").glob("*.json")):
@@ -66,12 +66,12 @@ def _loses_rows(added: dict[str, Any]) -> bool:
 
 def _action(line: str, table: Path, columns: dict[str, str]) -> str:
     for name in re.findall(f"col-{_UUID}", line):
-        # Columns are numbered in the order of the schema, which comes first.
+        # Number the columns in the order of the schema, which comes first in the log.
         columns.setdefault(name, f"column {len(columns)}")
         line = line.replace(name, columns[name])
     [(kind, fields)] = json.loads(line).items()
     text = json.dumps({kind: _without_random(fields)}, sort_keys=True)
-    # A predicate's column names contain numbers that count a session's expressions.
+    # A predicate's column names contain numbers, which depend on the expressions that the session has used before.
     return re.sub(rf"{_UUID}|#\d+L?", "#", text.replace(str(table), "{table}"))
 
 
@@ -85,7 +85,7 @@ def _without_random(value: Any) -> Any:
         if key in _RANDOM:
             continue
         if key == "path":
-            # Tables with column mapping have directories with random names.
+            # Directory names are random in tables with column mapping, so keep partitions only.
             kept[key] = [part for part in item.split("/") if "=" in part]
         elif key == "stats":
             kept[key] = json.loads(item)

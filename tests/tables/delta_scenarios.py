@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes of Delta tables, on the subjects of Delta's own tests."""
+"""Writes of Delta tables, on the topics of Delta's own tests."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _from_batches(spark: SparkSession, place: Place) -> None:
     spark.sql(f"SELECT {', '.join(_FLAT_TYPES)} FROM range(0, 9000, 1, 1)").write.parquet(str(place.scratch / "source"))
     frame = spark.read.parquet(str(place.scratch / "source"))
     frame.write.format("delta").save(str(place.directory))
-    # Reordered columns, and a filter, which needs rows.
+    # Write the columns in another order, and then with a filter, which needs rows instead of batches.
     frame.select("day", "id").withColumnRenamed("day", "shown").write.format("delta").mode("overwrite").option(
         "overwriteSchema", "true"
     ).save(str(place.directory))
@@ -304,4 +304,4 @@ EVERYDAY = frozenset(
         "update",
     ]
 )
-"""Scenarios of `make check`, each for a different seam; the campaign runs all."""
+"""Scenarios of `make check`, each for a different part of the integration; `make test-formats` runs all scenarios."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metadata of an Iceberg table, without what differs from run to run: names, sizes, times and ids of snapshots."""
+"""Metadata of an Iceberg table, without the values that differ between runs: names, sizes, times and snapshot ids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 
 _POSITION_DELETES = 1
 _MEASURED = re.compile("size|spark.app.id|app-id|app-name|queryId|total-data-files-bytes")
-# Sizes, places and names. A file's row groups differ in size, but not in number.
+# Sizes, positions and names differ between runs. The sizes of a file's row groups differ, but not their number.
 _RANDOM = {
     "file_path",
     "file_size_in_bytes",
@@ -57,7 +57,7 @@ def _file(entry: Row) -> list[tuple[str, Any]]:
     kept["sized_columns"] = sorted(fields["column_sizes"] or {})
     kept["row_groups"] = len(fields["split_offsets"] or [])
     if fields["content"] == _POSITION_DELETES:
-        # The bounds are names of data files.
+        # The bounds are names of data files, which differ between runs.
         for name in ("lower_bounds", "upper_bounds"):
             kept[name] = sorted(fields[name] or {})
     kept["referenced_data_file"] = fields.get("referenced_data_file") is not None
@@ -65,17 +65,17 @@ def _file(entry: Row) -> list[tuple[str, Any]]:
 
 
 def data_files(table: Path) -> list[Path]:
-    """Return the files below the table that are not metadata, of all versions."""
+    """Return the files of all versions below the table, except metadata."""
     return [file for file in (table / "data").rglob("*") if file.is_file() and not file.name.startswith(".")]
 
 
 def is_delete_file(file: Path) -> bool:
-    """Return whether a file holds deletes, which Iceberg always writes itself."""
+    """Return whether a file contains deletes, which Iceberg always writes itself."""
     return file.name.endswith((".puffin", "-deletes.parquet"))
 
 
 def schemas(files: list[Path]) -> set[str]:
-    """Return the Parquet schemas of files, with ids of fields and nullability, and their copies of Iceberg's schema."""
+    """Return the files' Parquet schemas, with field ids and nullability, and the files' copies of Iceberg's schema."""
     found = set()
     for file in files:
         metadata = pq.read_metadata(file)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes of Iceberg tables, on the subjects of Iceberg's own tests. Tables are stock's or ours, by their namespace."""
+"""Writes of Iceberg tables, on the topics of Iceberg's own tests. A table's namespace is that of stock or ours."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _append(spark: SparkSession, place: Place) -> None:
 
 
 def _append_in_batches(spark: SparkSession, place: Place) -> None:
-    """Append rows of a columnar scan, of which some columns are left out and others change places."""
+    """Append rows of a columnar scan that omits some columns and reorders others."""
     spark.sql(ROWS).write.parquet(str(place.scratch / "rows"))
     spark.read.parquet(str(place.scratch / "rows")).select("s", "id").writeTo(place.table).append()
 
@@ -292,4 +292,4 @@ EVERYDAY = frozenset(
         "update",
     ]
 )
-"""Scenarios of `make check`, each for a different seam; the campaign runs all."""
+"""Scenarios of `make check`, each for a different part of the integration; `make test-formats` runs all scenarios."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table of either format after a fault, read and cleaned by a Spark that has not written it."""
+"""Table in either format after a fault. A Spark session that has not written the table reads and cleans it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ TEXT = "sha2(cast(id AS string), 512)"
 _FOUR_DAYS_SECONDS = 4 * 24 * 3600
 
 
-# Makes names unique, because a session keeps the catalogs that it has used.
+# Numbers for unique names, because a session caches every catalog that it has used.
 _numbers = itertools.count(1)
 
 
 def catalog_confs(catalog: str, warehouse: str) -> dict[str, str]:
-    """Return the settings of an Iceberg catalog."""
+    """Return the settings for an Iceberg catalog."""
     name = f"spark.sql.catalog.{catalog}"
     return {name: "org.apache.iceberg.spark.SparkCatalog", f"{name}.type": "hadoop", f"{name}.warehouse": warehouse}
 
 
 class KeptTable:
-    """Table of either format, read and cleaned by a Spark that has not written it."""
+    """Table in either format. A Spark session that has not written the table reads and cleans it."""
 
     def __init__(self, spark: SparkSession, table_format: str, root: Path) -> None:
         self._spark = spark
@@ -50,9 +50,9 @@ class KeptTable:
         self._spark.sql(f"CREATE TABLE {self.name} (batch BIGINT, id BIGINT, text STRING) USING {self.format}")
 
     def batches(self) -> dict[int, int]:
-        """Return the rows of each batch, after checking that they are all different and as written."""
+        """Return the number of rows of each batch, after checking that all rows are distinct and correct."""
         self._spark.catalog.clearCache()
-        # Before Spark 4.1, a session keeps reading the snapshot of an Iceberg table that it knows.
+        # Before Spark 4.1, a session keeps reading the snapshot of an Iceberg table that it has read before.
         self._spark.sql(f"REFRESH TABLE {self.name}")
         read = self._spark.sql(
             f"SELECT batch, count(*), count(DISTINCT id), count_if(NOT text <=> {TEXT}) FROM {self.name} GROUP BY batch"
@@ -62,7 +62,7 @@ class KeptTable:
         return {batch: rows for batch, rows, _, _ in found}
 
     def is_by_writer(self) -> bool:
-        """Return whether the writer service has made all data files in use."""
+        """Return whether the writer service made every data file that the table uses."""
         return all(str(pq.read_metadata(file).created_by).startswith("parquet-cpp") for file in self.in_use())
 
     def data(self) -> set[Path]:
@@ -78,12 +78,12 @@ class KeptTable:
         return {file for file in files if file.is_file()}
 
     def clean(self) -> None:
-        """Delete what no version of the table uses, by the format's own command."""
+        """Delete files that no version of the table uses, with the format's own command."""
         if self.format == "delta":
             with runtime_confs(self._spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
                 self._spark.sql(f"VACUUM {self.name} RETAIN 0 HOURS")
             return
-        # The command keeps files younger than three days.
+        # Make the files old, because the command keeps files younger than three days.
         for file in self._everything():
             os.utime(file, (time.time() - _FOUR_DAYS_SECONDS,) * 2)
         self._spark.sql(f"CALL {self.catalog}.system.remove_orphan_files(table => 'db.t')")

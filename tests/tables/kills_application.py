@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Application that writes a table step by step, with executors in processes of their own, until it is killed.
+"""Application that writes a table step by step until it is killed, with separate executor processes.
 
-It prints the number of each step that has committed. A step that fails is tried again: it must not have committed.
+The application prints the number of committed steps after each commit. A failed step has not committed, so the
+application tries the step again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _EXTENSIONS = (
 
 
 def statement(table: str, step: int) -> str:
-    """Return the statement of a step: three batches are appended, then half of the last one is deleted."""
+    """Return the SQL of a step: three steps append a batch each, the fourth deletes half of the last batch."""
     if step % 4 == 3:
         return f"DELETE FROM {table} WHERE batch = {step - 1} AND id % 2 = 0"
     rows = f"SELECT cast({step} AS bigint) AS batch, id, {TEXT} AS text FROM range(0, {BATCH_ROWS}, 1, {_PARTITIONS})"
@@ -33,13 +34,13 @@ def statement(table: str, step: int) -> str:
 
 
 def batches_after(steps: int) -> dict[int, int]:
-    """Return the rows of each batch after this many steps."""
+    """Return the number of rows of each batch after this many steps."""
     halved = {step - 1 for step in range(steps) if step % 4 == 3}
     return {step: BATCH_ROWS // (2 if step in halved else 1) for step in range(steps) if step % 4 != 3}
 
 
 def main() -> None:
-    """Write forever."""
+    """Run steps forever."""
     table_format, table, endpoint, jars, catalog, warehouse = sys.argv[1:]
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     class_path = ":".join(map(str, [connector_jar(), *sorted(Path(jars).resolve(strict=True).glob("*.jar"))]))
@@ -68,7 +69,7 @@ def main() -> None:
             spark.sql(statement(table, step))
         except Exception as error:
             print(f"step {step} failed: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
-            # A killed writer needs a moment to restart.
+            # Wait, because a killed writer needs a moment to restart.
             time.sleep(0.5)
         else:
             step += 1

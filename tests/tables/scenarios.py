@@ -19,14 +19,14 @@ from tests.support.spark import runtime_confs
 
 @dataclass(frozen=True)
 class Place:
-    """Table of one side and its directory; `scratch` is an empty directory."""
+    """Table of one side, with its directory, and an empty directory `scratch`."""
 
     table: str
     directory: Path
     scratch: Path
 
     def fill(self, sql: str) -> str:
-        """Return `sql` with its {t}, {d} and {s} filled in."""
+        """Return `sql` with the placeholders {t}, {d} and {s} filled in."""
         return sql.replace("{t}", self.table).replace("{d}", str(self.directory)).replace("{s}", str(self.scratch))
 
 
@@ -38,11 +38,11 @@ class Scenario:
     """Steps that write a table.
 
     Attributes:
-        steps: SQL, or functions.
+        steps: SQL statements, or functions.
         confs: settings of the session.
         by_writer: whether the writer makes all data files; if not, the table format makes them all.
-        fails: whether the last step fails, on both sides.
-        since: first Spark on which stock takes the steps.
+        fails: whether the last step must fail, on both sides.
+        since: first Spark version on which stock supports the steps.
     """
 
     steps: Sequence[Step]
@@ -84,16 +84,16 @@ TYPES = (
 
 
 FOR_FEW_ROWS = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Settings for reads of what a test has written: generated code and a plan that adapts would not pay off."""
+"""Settings for reading a small table: code generation and adaptive execution would take longer than they save."""
 
 
 def parameters(scenarios: Mapping[str, Scenario], everyday: frozenset[str]) -> list[ParameterSet]:
-    """Return the names of scenarios as parameters of a test; only `make test-formats` runs those not in `everyday`."""
+    """Return the names of scenarios as test parameters; only `make test-formats` runs those missing from `everyday`."""
     return [pytest.param(name, marks=() if name in everyday else pytest.mark.campaign) for name in scenarios]
 
 
 def run(spark: SparkSession, scenario: Scenario, place: Place, confs: Mapping[str, str]) -> str:
-    """Run the steps and return the kind of the last step's error."""
+    """Run the steps and return the kind of the last step's error, or an empty text."""
     place.scratch.mkdir(parents=True)
     with runtime_confs(spark, {**scenario.confs, **confs}):
         for number, step in enumerate(scenario.steps, start=1):
@@ -110,7 +110,7 @@ def run(spark: SparkSession, scenario: Scenario, place: Place, confs: Mapping[st
 
 
 def rows(spark: SparkSession, query: str) -> list[str]:
-    """Return the rows of a query as texts, sorted."""
+    """Return the rows of a query, sorted as texts."""
     return sorted(str(tuple(row)) for row in spark.sql(query).collect())
 
 

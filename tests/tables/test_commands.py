@@ -34,7 +34,7 @@ _INSERT = f"INSERT INTO {{t}} SELECT f(id), x, k FROM ({_NUMBERS})"
 _OVERWRITE = f"INSERT OVERWRITE {{t}} SELECT f(id), x, k FROM ({_NUMBERS})"
 _REPLACE_WHERE = f"INSERT INTO {{t}} REPLACE WHERE k = 1 SELECT f(id), x, k FROM ({_NUMBERS}) WHERE k = 1"
 
-# Delta 3.3 on stock Spark 3.5.8 says that the table "does not support truncate in batch mode".
+# Delta 3.3 on stock Spark 3.5.8 reports that the table "does not support truncate in batch mode".
 _REPLACES = (4, 0)
 
 
@@ -235,7 +235,8 @@ COMMANDS: dict[str, Command] = {
 }
 
 
-# Delta plans each of these as another of its commands: as SQL's statement, as INSERT, or for a table with partitions.
+# Delta plans each of these commands like another command in COMMANDS: like the SQL statement, like INSERT, or like the
+# same write to a partitioned table.
 _LIKE_OTHERS = frozenset(
     {
         "delta_update_api",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delta tables if no writer would make their data files: Delta's own writer does, or nothing is written."""
+"""Writes of Delta tables for which no writer is available: Delta's own writer makes the files, or the write fails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FAILURES = (PySparkException, Py4JJavaError)
 
 
 def _here(writer: LocalWriter) -> dict[str, str]:
-    """Return the settings for a writer that can be reached, however busy this machine is."""
+    """Return settings with which the writer can be reached, however busy this machine is."""
     return {f"{_PREFIX}endpoint": writer.tcp_endpoint, f"{_PREFIX}connectTimeout": "30s"}
 
 
@@ -140,7 +140,7 @@ def test_explain_says_why_delta_makes_the_files(spark: SparkSession, place: Path
 
 
 def test_other_sessions_and_other_settings_leave_delta_alone(spark: SparkSession, place: Path) -> None:
-    # After this, this thread observes transactions.
+    # After this query, this thread observes transactions.
     assert spark.range(0, 3, 1, 1).count() == 3
     with another_session(spark) as other:
         _write(other, place)

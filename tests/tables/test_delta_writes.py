@@ -23,7 +23,7 @@ from tests.tables.delta_scenarios import EVERYDAY, SCENARIOS
 from tests.tables.scenarios import FOR_FEW_ROWS, Place, parameters, run
 
 _PREFIX = "spark.updraft.write."
-# Library with which the writer encodes.
+# Name of the library with which the writer encodes.
 _OURS = "parquet-cpp"
 
 
@@ -57,12 +57,12 @@ def test_a_delta_table_is_what_stock_delta_makes(
     assert bool(errors["stock"]) == scenario.fails
     assert _made_by_writer(stock.directory) <= {False}
     made = _made_by_writer(ours.directory)
-    # A failed write removes its files, which may have been the only ones.
+    # A failed write removes its files, so the table may contain none.
     assert made == {scenario.by_writer} or (scenario.fails and not made)
     log = commits(stock.directory)
     assert commits(ours.directory) == log
     assert spark.table(ours.table).schema.simpleString() == spark.table(stock.table).schema.simpleString()
-    # The logs are equal, so a version whose files are all in later ones has no rows of its own.
+    # The logs are equal, so skip a version whose files all belong to later versions that are compared.
     for version in versions_with_all_files(ours.directory):
         wanted, found = _rows_of_both(spark, *(f"{place.table} VERSION AS OF {version}" for place in (stock, ours)))
         assert found == wanted, version
@@ -70,7 +70,7 @@ def test_a_delta_table_is_what_stock_delta_makes(
 
 
 def _rows_of_both(spark: SparkSession, *tables: str) -> list[list[str]]:
-    """Return the rows of each table as sorted texts."""
+    """Return the rows of each table, sorted as texts."""
     query = " UNION ALL ".join(f"SELECT {number}, * FROM {table}" for number, table in enumerate(tables))
     with runtime_confs(spark, FOR_FEW_ROWS):
         read = spark.sql(query).collect()
@@ -97,7 +97,7 @@ def test_the_log_has_the_sizes_and_times_of_the_files(spark: SparkSession, write
 
 
 def _copy_beside_an_append(spark: SparkSession, table: Path) -> str:
-    """Append to a table while another write reads it, and return the error of that write."""
+    """Append to a table while another write reads the table, and return the other write's error."""
     started, free = table.with_name("started"), table.with_name("free")
 
     def held(value: int) -> int:
@@ -128,6 +128,6 @@ def test_a_write_that_read_the_table_conflicts_with_another_as_on_stock(
         table = root / f"conflicts_{side}" / "table"
         with runtime_confs(spark, {f"{_PREFIX}tables": tables, f"{_PREFIX}endpoint": writer.tcp_endpoint}):
             errors.append(_copy_beside_an_append(spark, table))
-        # The copy is not committed.
+        # Two commits: the table and the append, but not the copy.
         assert len(commits(table)) == 2, errors
     assert errors[0] == errors[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files with either choice of encodings, read by Spark, Delta and Iceberg, vectorised and row by row."""
+"""Files with each choice of encodings, read by Spark, Delta and Iceberg, with vectorised readers and row by row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.support.spark import runtime_confs
 from tests.support.writer import LocalWriter
 
-# The encoder tries encodings of texts in row groups of about this size.
+# The encoder tries encodings for strings only in row groups of about this size or more.
 _ROWS = 80_000
 _COLUMNS = (
     "id",
@@ -39,7 +39,7 @@ _DELTA_ENCODINGS = {"DELTA_BINARY_PACKED", "DELTA_BYTE_ARRAY"}
 
 @dataclass(frozen=True)
 class Files:
-    """Directory of files that the writer has made with these encodings, and a summary of Spark's own files."""
+    """Directory of files that the writer has made with `encodings`, and a summary of Spark's own files."""
 
     encodings: str
     directory: Path
@@ -65,7 +65,7 @@ def parquet(
 
 def _summary(frame: DataFrame) -> Any:
     """Return the schema, the number of rows, and a sum of the hashes of all rows."""
-    # A hash ignores nulls, so it would not tell (1, null) from (null, 1).
+    # Hash the nulls separately: xxhash64 ignores nulls, so it would not distinguish (1, null) from (null, 1).
     nulls = ["list[1]", "list[2]", "inner.text", *frame.columns]
     hashed = f"xxhash64({', '.join(frame.columns)}, {', '.join(f'isnull({column})' for column in nulls)}, size(list))"
     counted = frame.selectExpr("count(*)", f"sum(cast({hashed} AS decimal(38, 0)))").first()

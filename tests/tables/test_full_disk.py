@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disk that fills during a write: an error as on stock, and the table stays as it was."""
+"""Disk that fills up during a write: the write fails as on stock, and the table stays unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.tables.kept_table import TEXT, KeptTable
 pytestmark = [pytest.mark.campaign, pytest.mark.skipif(bool(why_no_mount()), reason=why_no_mount())]
 
 _PREFIX = "spark.updraft.write."
-# Room for the writer's spare blocks and a few small files, but not for the rows of _LARGE.
+# Large enough for the writer's spare blocks and a few small files, but too small for the _LARGE rows.
 _DISK = "48m"
 _SMALL, _LARGE = 1_000, 3_000_000
 
@@ -51,7 +51,7 @@ def test_a_full_disk_fails_the_write_alone(spark: SparkSession, tmp_path: Path, 
                 assert table.batches() == {0: _SMALL}
                 writer.becomes_empty()
                 if side == "ours":
-                    # Unlike stock's, the failed write has freed its room.
+                    # Unlike on stock, the failed write has removed its files, so the disk has room again.
                     _insert(spark, table, 2, _SMALL)
                     table.clean()
                     assert table.data() == table.in_use()

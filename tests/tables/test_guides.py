@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code that the guides show for tables."""
+"""Code for tables in the guides."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_duckdb_reads_the_delta_table_of_the_notebook_guide(tmp_path: Path) -> N
     jars = sorted(Path(os.environ["UPDRAFT_TABLE_JARS"]).resolve(strict=True).glob("delta-*.jar"))
     code = "\n".join(_CODE.findall((REPOSITORY / "docs/guides/notebook.md").read_text()))
     assert code.count(_PACKAGES) == 1
-    # Use the jars that are already here, because tests may have no network.
+    # Use the jars of this checkout, because tests may have no network.
     code = code.replace(_PACKAGES, f'"spark.driver.extraClassPath": "{":".join(map(str, jars))}"')
     ran = subprocess.run(
         [PYTHON, "-c", code],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iceberg tables if no writer would make their data files, and writes that fail or conflict with another commit."""
+"""Writes of Iceberg tables for which no writer is available, and writes that fail or conflict with another commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FAILURES = (PySparkException, Py4JJavaError)
 
 
 class _Table:
-    """Separate table for each test."""
+    """Table of one test."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.name = f"iceberg.fallbacks.{name}"
@@ -51,7 +51,7 @@ class _Table:
 
 
 def _here(writer: LocalWriter) -> dict[str, str]:
-    """Return the settings for a writer that can be reached, however busy this machine is."""
+    """Return settings with which the writer can be reached, however busy this machine is."""
     return {f"{_PREFIX}endpoint": writer.tcp_endpoint, f"{_PREFIX}connectTimeout": "30s"}
 
 
@@ -206,7 +206,7 @@ def test_a_writer_that_dies_fails_the_write_and_leaves_no_file(spark: SparkSessi
 
 
 def _delete_beside_a_delete(spark: SparkSession, table: _Table) -> str:
-    """Delete rows while another, earlier delete is running, and return the error of that one."""
+    """Delete rows while an earlier delete is still running, and return the earlier delete's error."""
     table.create()
     table.append()
     started, free = table.directory / "started", table.directory / "free"
@@ -227,7 +227,7 @@ def _delete_beside_a_delete(spark: SparkSession, table: _Table) -> str:
             free.touch()
         error = deleted.exception()
     assert len(data_files(table.directory)) == 2, "the file of the delete that was not committed is removed"
-    # Only the first lines, up to the name of a file and without ids.
+    # Compare the first lines up to the name of a file, without ids.
     lines = "\n".join(str(error).splitlines()[:2]).split("[", maxsplit=1)[0]
     return f"{type(error).__name__} {re.sub(r'[0-9]+', '#', lines)}"
 
@@ -238,13 +238,13 @@ def test_a_commit_conflicts_with_another_as_on_stock(spark: SparkSession, writer
         table = _Table(spark, f"conflict_{tables}")
         with runtime_confs(spark, {f"{_PREFIX}tables": tables, **_here(writer)}):
             errors.append(_delete_beside_a_delete(spark, table))
-    # Iceberg 1.11 reports the conflict in other words.
+    # Iceberg 1.11 words the conflict differently.
     assert re.search("conflict|[Rr]untime file filtering is not possible", errors[0]), errors[0]
     assert errors[0] == errors[1]
 
 
 def test_a_long_text_in_one_row_group_stays_visible(spark: SparkSession, writer: LocalWriter, table: _Table) -> None:
-    """The file's footer has bounds for the other row groups only."""
+    """A footer without bounds for one row group must not hide the rows of this row group."""
     groups = "TBLPROPERTIES ('write.parquet.row-group-size-bytes' = '1048576')"
     spark.sql(f"CREATE TABLE {table.name} (id BIGINT, s STRING) USING iceberg {groups}")
     with runtime_confs(spark, _here(writer)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iceberg tables whose data files the writer makes: rows, files, manifests and snapshots equal stock's."""
+"""Iceberg tables whose data files the writer makes: rows, files, manifests and snapshots equal those of stock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.tables.iceberg_scenarios import EVERYDAY, SCENARIOS
 from tests.tables.scenarios import Place, parameters, rows, run
 
 _PREFIX = "spark.updraft.write."
-# Library with which the writer encodes.
+# Name of the library with which the writer encodes.
 _OURS = "parquet-cpp"
 # Iceberg 1.11, for Spark 4.0, does not count nulls of a floating-point field inside null structs.
 _NULL_STRUCTS = "nulls_inside"
@@ -65,7 +65,7 @@ def test_so_is_one_of_a_catalog_in_a_database(
 
 
 def _compare(spark: SparkSession, writer: LocalWriter, catalog: str, root: Path, scratch: Path, name: str) -> None:
-    """Run a scenario on stock and on Updraft, with the tables of this catalog."""
+    """Run a scenario on stock and on Updraft, with the tables of this catalog, and compare the tables."""
     scenario = SCENARIOS[name]
     needs_spark(scenario.since, name)
     sides: dict[str, dict[str, str]] = {
@@ -82,7 +82,7 @@ def _compare(spark: SparkSession, writer: LocalWriter, catalog: str, root: Path,
     files = {side: data_files(place.directory) for side, place in places.items()}
     assert _made_by_writer(files["stock"]) <= {False}
     made = _made_by_writer(files["ours"])
-    # A failed write removes its files, which may have been the only ones.
+    # A failed write removes its files, so the table may contain none.
     assert made == {scenario.by_writer} or (not files["stock"] and not made)
     assert len(files["ours"]) == len(files["stock"])
     parquet = {side: [file for file in found if file.suffix == ".parquet"] for side, found in files.items()}

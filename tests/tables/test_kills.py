@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills of executors, writers and drivers at each stage of a write: committed data is complete, and nothing else stays.
+"""Kills of executors, writers and drivers at each stage of a write: committed data is complete, no other file stays.
 
-An application appends to a table and deletes from it. One process after another is killed at one stage after another,
-the driver last. Then another Spark reads the table, and cleans it with the table format's own command.
+An application appends to a table and deletes from it. At each stage, the test kills an executor and the writer; it
+kills the driver last. Then another Spark session reads the table, and cleans it with the table format's own command.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from tests.support.writer import LocalWriter
 from tests.tables.kept_table import KeptTable
 from tests.tables.kills_application import batches_after
 
-# Five kills, with restarts of JVMs and services, take longer than other tests may.
+# Five kills, with restarts of JVMs and services, take longer than the default timeout.
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900)]
 
-# Three steps take a few seconds, or half a minute on a busy machine.
+# Usually three steps take a few seconds; on a busy machine they take half a minute.
 _STEPS_SECONDS = 180
 _TAIL = 4000
 _STAGES = ("writes", "publishes")
 
 
 class Application:
-    """Application that writes a table, in processes of its own."""
+    """Application that writes a table in separate processes."""
 
     def __init__(self, table: KeptTable, writer: LocalWriter, log: Path) -> None:
         jars = os.environ["UPDRAFT_TABLE_JARS"]
         arguments = [table.format, table.name, writer.tcp_endpoint, jars, table.catalog, str(table.warehouse)]
         self.committed = 0
-        """Number of steps that the application knows to have committed."""
+        """Number of steps that the application has reported as committed."""
         self._log = log.open("w")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.tables.kills_application", *arguments],
@@ -84,7 +84,7 @@ class Application:
         executors[0].kill()
 
     def kill(self) -> None:
-        """Kill the driver and whatever else is left."""
+        """Kill the driver and all other processes of the application."""
         family = psutil.Process(self._process.pid).children(recursive=True)
         os.killpg(self._process.pid, signal.SIGKILL)
         for process in family:
@@ -106,12 +106,12 @@ def _kill_writer(writer: LocalWriter) -> None:
 def writer(tmp_path: Path) -> Iterator[LocalWriter]:
     with LocalWriter(tmp_path, arguments=["--quota-bytes", str(64 << 20)]) as writer:
         yield writer
-        # pytest shows it if the test failed.
+        # If the test fails, pytest shows this output.
         print(writer.log())
 
 
 def _reaches(stage: str, table: KeptTable, writer: LocalWriter) -> None:
-    """Wait until a step that begins now or later is at a stage."""
+    """Wait until some step that begins now or later has reached a stage."""
     data, log = table.data(), table.log()
     stages: dict[str, Callable[[], bool]] = {
         "writes": lambda: writer.status()["held_bytes"] > 0,
@@ -142,12 +142,12 @@ def test_kills_leave_whole_steps_and_no_stray_file(
             application.kill()
             log = (tmp_path / "application.log").read_text()
             print(log[-_TAIL:])
-        # Spark noticed each kill of an executor, and one writer was killed with an open file.
+        # Spark noticed each kill of an executor, and at least one killed writer had an open file.
         assert log.count("Lost executor") >= len(_STAGES)
         assert "did not write" in log
         writer.becomes_empty()
         assert all(pq.read_metadata(file).num_rows for file in table.data() if file.suffix == ".parquet")
-        # The driver may have been killed between its last commit and its last line.
+        # The driver may have died after its last commit, but before it printed the step.
         found = table.batches()
         assert found in (batches_after(application.committed), batches_after(application.committed + 1))
         table.clean()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer makes a table's files, several times as large as its quota, within the quota."""
+"""A writer makes a table's files within its quota, although the files are several times as large as the quota."""
 
 from __future__ import annotations
 

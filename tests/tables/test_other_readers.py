@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delta and Iceberg tables whose data files the writer makes, read by delta-rs, pyiceberg, DuckDB and polars."""
+"""Delta and Iceberg tables whose data files the writer makes; delta-rs, pyiceberg, DuckDB and polars read them."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _STEPS = (
     "DELETE FROM {t} WHERE id BETWEEN 30 AND 40",
     f"MERGE INTO {{t}} t USING ({_SELECT} FROM range(90, 110)) s ON t.id = s.id {_ACTIONS}",
 )
-# Filters, each of which selects some rows of some files.
+# Filters that each select some rows of some files.
 _FILTERS = ("id >= 80", "double < 2", "s = 'changed'", "s > 'text 08'", "int = 42", "k = 1")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table that the writer has made.
+    """Table whose files the writer has made.
 
     Attributes:
-        wanted: its rows, as Spark reads them.
-        path: of its directory for Delta, of its newest metadata for Iceberg.
+        wanted: the table's rows, as Spark reads them.
+        path: path of the table's directory for Delta, of its newest metadata file for Iceberg.
         selected: the ids of the rows that Spark finds with each filter.
     """
 
@@ -77,7 +77,7 @@ def _newest(metadata: Path) -> str:
 def _write(spark: SparkSession, table: str, using: str) -> None:
     columns = spark.sql(f"{_SELECT} FROM range(1)")
     if using == "iceberg":
-        # Iceberg has no integers of one or two bytes.
+        # Iceberg has no integers of one or two bytes, so use int.
         columns = columns.withColumns({name: columns[name].cast("int") for name in ("byte", "short")})
     spark.sql(f"CREATE TABLE {table} ({columns._jdf.schema().toDDL()}) USING {using} PARTITIONED BY (k)")
     for step in _STEPS:
@@ -118,7 +118,7 @@ def test_pyiceberg_reads_an_iceberg_table(tables: dict[str, Table]) -> None:
 
 @pytest.mark.parametrize("name", ["delta", "iceberg"])
 def test_polars_reads_the_table(tables: dict[str, Table], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # pyiceberg's planner, because the default warns that another package would be faster.
+    # Choose pyiceberg's planner, because the default planner warns that another package would be faster.
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     table = tables[name]
     found = (pl.scan_delta if name == "delta" else pl.scan_iceberg)(table.path)

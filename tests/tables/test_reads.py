@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads of tables whose files the writer makes: the same rows from the same files as stock's, with either reader."""
+"""Reads of tables whose files the writer makes: the same rows from as many files as on stock, with both readers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _FILTERS = (
     "k = 1 AND id > 350",
     "at IS NOT NULL AND id < 0",
 )
-# Eight files for each side, from four appends with two partitions each.
+# Number of files of each side: four appends to two partitions.
 _FILES = 8
-# Metrics of a scan that count the files read.
+# Scan metrics that count the files read.
 _READ = {"delta": "numFiles", "iceberg": "resultDataFiles"}
 _SCAN = {"delta": "Scan parquet", "iceberg": "BatchScan"}
 
 
 class _Tables:
-    """Table of each side."""
+    """One table for each side."""
 
     def __init__(self, spark: SparkSession, using: str, endpoint: str) -> None:
         self.using = using
@@ -46,12 +46,12 @@ class _Tables:
 
 def _write(spark: SparkSession, using: str, name: str) -> None:
     text = "if(id % 50 = 0, NULL, concat('text ', lpad(id, 3, '0'))) AS s"
-    # The types include those of small numbers.
+    # Keep the values of small integer types in range.
     types = ", ".join(TYPES).replace("cast(id AS tinyint)", "cast(id % 100 AS tinyint)")
     query = f"SELECT id, id % 2 AS k, {text}, {types}"
     columns = spark.sql(f"{query} FROM range(1)")
     if using == "iceberg":
-        # Iceberg has no integers of one or two bytes.
+        # Iceberg has no integers of one or two bytes, so use int.
         columns = columns.withColumns({name: columns[name].cast("int") for name in ("byte", "short")})
     spark.sql(f"CREATE TABLE {name} ({columns._jdf.schema().toDDL()}) USING {using} PARTITIONED BY (k)")
     for begin in range(0, 400, 100):
@@ -64,8 +64,8 @@ def tables(spark: SparkSession, writer: LocalWriter, request: pytest.FixtureRequ
 
 
 def _files_read(spark: SparkSession, tables: _Tables, side: str, predicate: str) -> int:
-    """Return how many files a query with a filter reads."""
-    # A query without any remaining file has no scan.
+    """Return the number of files that a query with a filter reads."""
+    # Every filter leaves at least one file, because a query without files has no scan.
     frame = spark.sql(f"SELECT id, s FROM {tables.names[side]} WHERE {predicate}")
     frame.collect()
     return metrics_of(frame, _SCAN[tables.using])[_READ[tables.using]]

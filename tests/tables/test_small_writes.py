@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small writes of tables stay with the table format's own writer.
+"""Small writes of tables use the table format's own writer.
 
-The session's writer is away, so a write that would use it fails.
+The session's writer cannot be reached, so a write that uses it fails.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def writes_tables(spark: SparkSession) -> Iterator[None]:
         "spark.updraft.write.endpoint": "grpc://127.0.0.1:1",
         "spark.updraft.write.connectTimeout": "200ms",
         "spark.updraft.write.acquireTimeout": "1s",
-        # A write that the rules forbid fails; a small write must not.
+        # With this setting, a write that the writer cannot make fails. A small write must not fail.
         "spark.updraft.write.unsupported": "fail",
         _LIMIT: "1m",
     }
@@ -45,7 +45,7 @@ def _table(spark: SparkSession, using: str, name: str) -> str:
     return table
 
 
-# Consecutive statements, and the number of rows after each.
+# Consecutive statements, and the number of rows in the table after each statement.
 _KNOWN = (
     ("INSERT INTO {t} VALUES (10, 1), (11, 2)", 12),
     ("INSERT INTO {t} SELECT id, 1 FROM range(1000)", 1012),
@@ -74,7 +74,7 @@ def test_a_write_whose_rows_are_known_to_be_few_needs_no_writer(spark: SparkSess
 def test_other_writes_use_the_writer(spark: SparkSession, using: str) -> None:
     table = _table(spark, using, "others")
     many, unknown = "SELECT id, id FROM range(100000)", "SELECT explode(sequence(id, id + 3)) AS i, id FROM range(10)"
-    # This cache is still empty.
+    # Nothing has filled this cache yet, so its size is unknown.
     spark.sql(unknown).cache().createOrReplaceTempView("unknown_rows")
     cases = (("1m", many), ("1m", unknown), ("1m", "SELECT * FROM unknown_rows"), ("0", "VALUES (1, 1)"))
     for limit, rows in cases:

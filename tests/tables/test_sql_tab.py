@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SQL tab shows the cost of a table's files, and which files the writer service has not made, and why."""
+"""The SQL tab shows the cost of a table's files, and which files the writer service did not make, with the reason."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def _table(spark: SparkSession, using: str, name: str, properties: str = "'comme
 
 
 def _insert(spark: SparkSession, table: str, query: str = _ROWS) -> list[Operator]:
-    """Insert rows, of two tasks unless the query says otherwise, and return the operators of this query."""
+    """Insert rows, by default with two tasks, and return the operators of this query."""
     before = last_query(spark)
     spark.sql(f"INSERT INTO {table} {query}")
 
     def shown() -> list[Operator]:
         found = operators_since(spark, before)
-        # Spark adds up a query's metrics after it ends.
+        # Spark adds up a query's metrics only after the query has ended.
         return found if any(_OWN & operator.metrics.keys() or _of_iceberg(operator) for operator in found) else []
 
     return until("the metrics are there", shown)
@@ -62,7 +62,7 @@ def test_it_shows_files_bytes_and_throttling(spark: SparkSession, using: str, ca
     table = _table(spark, using, f"costs_{case.replace(' ', '_')}", partitions=partitions)
     query = _ROWS
     if case == "after a shuffle":
-        # Adaptive execution shows each version of its plan.
+        # Adaptive execution shows every version of its plan; the test expects the input operator once.
         query = f"SELECT DISTINCT * FROM ({query})"
     found = _insert(spark, table, query)
     files = spark.sql(f"SELECT DISTINCT input_file_name() FROM {table}").count()
@@ -73,7 +73,7 @@ def test_it_shows_files_bytes_and_throttling(spark: SparkSession, using: str, ca
     assert shown["files by Spark's own writer"] == "0"
     assert _COSTS | {"bytes of rows", "bytes of files", "row groups"} <= shown.keys()
     if case == "partitioned" and using == "delta":
-        # Iceberg asks Spark to distribute rows by partition, with and without the writer.
+        # Check Delta alone: Iceberg makes Spark distribute rows by partition, with and without the writer.
         assert not any("Exchange" in operator.name for operator in found), found
 
 
@@ -88,7 +88,7 @@ def test_batches_of_a_columnar_scan_go_to_the_writer_as_batches(
 
 
 def test_cached_rows_go_to_partitions_as_rows(spark: SparkSession) -> None:
-    """A scan of cached data could give batches too, but Delta sorts its rows by partition."""
+    """A scan of cached data could return batches, but Delta sorts its rows by partition."""
     table = _table(spark, "delta", "cached", partitions="PARTITIONED BY (k)")
     cached = spark.sql(_ROWS).cache()
     found = _insert(spark, table)
@@ -98,7 +98,7 @@ def test_cached_rows_go_to_partitions_as_rows(spark: SparkSession) -> None:
 
 
 def _own_files(operators: list[Operator]) -> dict[str, str]:
-    """Return the metrics about files that the writer service has not made."""
+    """Return the metrics about files that the writer service did not make."""
     return {name: text for found in operators for name, text in found.metrics.items() if "own writer" in name}
 
 

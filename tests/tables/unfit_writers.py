@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writers that can be reached but would not open a file now."""
+"""Writers that can be reached but that refuse to open a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNFIT = ("full", "of another version")
 
 @contextmanager
 def unfit_writer(root: Path, held: Path, unfit: str) -> Iterator[LocalWriter]:
-    """Run a writer for files below `root`; a full one has an open file in `held`."""
+    """Run a writer for files below `root` that is unfit in this way; a full writer has an open file in `held`."""
     if unfit == "of another version":
         with LocalWriter(root, constants={"updraft.service.exchange.PROTOCOL_VERSION": 99}) as writer:
             yield writer

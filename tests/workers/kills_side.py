@@ -46,7 +46,7 @@ class Point:
 
 
 def task_point(kind: str, victim: str) -> Point:
-    """Return a point in a task, at random; the kind and the victim are the seed."""
+    """Return a random point in a task; the kind and the victim are the seed."""
     chance = random.Random(f"{kind}, {victim}")
     place, steps = chance.choice([*KINDS[kind].tasks.items()])
     return Point(kind, place, chance.randrange(steps), is_planning=False)

@@ -31,7 +31,7 @@ def test_an_executor_sends_named_files_and_frees_workers(tmp_path: Path) -> None
         )
     assert done.returncode == 0, done.stderr[-5000:]
     assert json.loads(result.read_text()) == {
-        # False if this user may not mount.
+        # False if this user may mount: the JVM then runs where no Python can be started.
         "python": not no_python.environment(),
         "files": [["named.txt"], ["named.txt"]],
         "broadcast": ["value", "value"],

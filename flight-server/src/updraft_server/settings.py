@@ -125,15 +125,15 @@ class FrontSettings(ServiceSettings, CommonSettings):
     artifact_store_bytes: int = setting(
         "Disk space for artifacts (broadcast variables and files of sessions), under the runtime directory. Raise it "
         "if clients are refused for lack of room, or if jobs send the same files again and again. An archive counts "
-        "as what it unpacks to, and twice while it is unpacked. When the space is used up, the tenant that uses most "
+        "with its unpacked size, and twice while it is unpacked. When the space is used up, the tenant that uses most "
         "loses its least recently used artifacts; artifacts of running exchanges are kept.",
         default=8 * 1024 * MIB,
         unit="bytes",
         ge=MIB,
     )
     queue_limit: int = setting(
-        "Maximum number of exchanges that wait for a worker. Further ones are refused with RESOURCE_EXHAUSTED and a "
-        "retry hint, and try other pods. Raise it if many small tasks wait for few workers.",
+        "Maximum number of exchanges that wait for a worker. Further exchanges are refused with RESOURCE_EXHAUSTED and "
+        "a retry hint, and try other pods. Raise it if many small tasks wait for few workers.",
         default=256,
         unit="exchanges",
         ge=0,
@@ -247,9 +247,9 @@ class WorkersSettings(CommonSettings):
         default="compatible",
     )
     shared_memory: Literal["own", "pool", "machine"] = setting(
-        "The /dev/shm that workers use. own: each worker has a private /dev/shm, which ends with it, if the kernel "
-        "lets the pool's user mount (the layer shared-memory). Otherwise workers share /dev/shm of the machine or pod, "
-        "and only functions of clients that name no tenant may use it, because files there outlive their exchange. "
+        "The /dev/shm that workers use. own: each worker has a private /dev/shm, which is removed with the worker, "
+        "if the kernel lets the pool's user mount (the layer shared-memory). Otherwise workers share /dev/shm of the "
+        "machine or pod, and only functions of clients that name no tenant may use it: files outlive their exchange. "
         "pool: like own, but for a pool that alone uses /dev/shm, as in a container. If workers share it, all "
         "functions may use it, and when the last running exchange of an owner ends, the pool removes files that are "
         "neither open nor mapped. machine: all functions use /dev/shm of the machine; files stay until someone removes "
@@ -260,7 +260,7 @@ class WorkersSettings(CommonSettings):
     )
     worker_file_bytes: int = setting(
         "Maximum size of each file that a worker or a process of its function writes, also in /dev/shm; beyond it a "
-        "write fails with the error File too large. Raise it if an error names that.",
+        "write fails with the error File too large. Raise it if functions report this error.",
         default=64 * 1024 * MIB,
         unit="bytes",
         ge=MIB,

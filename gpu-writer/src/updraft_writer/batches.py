@@ -22,7 +22,8 @@ from updraft_writer.shared_values import refuse_shared_views
 # decoding. A larger batch goes to a thread, because all other exchanges would wait while the event loop copied and
 # checked the batch. A header has about 50 bytes for each column.
 _MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 32 << 10, 1 << 20
-# Limit on a batch's header, whose bytes no credit covers. The header of the widest schema takes less than 3 MiB.
+# Limit on the size of a batch's header, because credit covers no header bytes. The header of the widest schema takes
+# less than 3 MiB.
 _MAX_HEADER_BYTES = 4 << 20
 
 
@@ -42,7 +43,7 @@ class Batches:
         self._allowance_bytes = allowance_bytes
         # The batch that is arriving in parts, if there is one.
         self._parts: BatchParts | None = None
-        # The last message if a receiver put its body into shared memory; otherwise None.
+        # The last message, if a receiver put the message's body into shared memory; otherwise None.
         self._placed: PlacedMessage | None = None
 
     @property

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchange that writes one file: it reserves bytes when the client asks, and adds batches with credit to the file.
+"""Exchange that writes one file: it reserves bytes when the client asks, and passes batches with credit to the file.
 
 `exchanges` opens the exchange and reports its outcome to the client. This module releases the reservations of unused
-credit, however the exchange ends. Once the file has taken a batch, the file releases the batch's reservation.
+credit, however the exchange ends. For a batch that the file has taken, the file releases the reservation.
 """
 
 import asyncio
@@ -35,19 +35,19 @@ _MAX_UNANSWERED_ASKS = 16
 # Most batches for which a client may have unused credit. Clients send a batch as soon as they have credit for it.
 # Without this limit, credit for empty batches would take memory that the quota does not include.
 _MAX_UNUSED_CREDIT = 64
-# Shortest wait for the quota that gets a trace span. Every batch asks for the quota, but most batches hardly wait.
+# Waits for the quota get a trace span if they last at least this long. Every batch asks for the quota, but most batches
+# hardly wait.
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
 # Longest time from credit for a batch until the batch arrives. Keepalives do not extend this time, because other files
-# wait for the memory that is reserved for the batch. A client asks for credit when it already has the batch, so it can
-# send the batch within a minute.
+# wait for the memory that is reserved for the batch. A client asks for credit when the batch is ready to be sent, so
+# the client can send it within a minute.
 STALL_TIMEOUT_SECONDS = 60.0
 # If a batch comes in parts, at least this many bytes have to arrive in each STALL_TIMEOUT_SECONDS. Otherwise a batch
 # that arrives byte by byte would hold its quota for ever.
 _LEAST_BYTES_IN_TIME = PART_BYTES
-# Longest time for which credit may stay unused if another tenant waits for the quota. A client asks for credit when it
-# already has the batch, so it needs this time to send the batch, not to compute it. Within this time, the client has to
-# use all of its credit, or at least _LEAST_BYTES_IN_TIME. Otherwise a client could keep a lot of credit by using a
-# little.
+# Longest time for which credit may stay unused if another tenant waits for the quota. A client asks for credit when the
+# batch is ready, so it needs this time to send the batch, not to compute it. Within this time, the client has to use
+# all of its credit, or at least _LEAST_BYTES_IN_TIME. Otherwise a client could keep a lot of credit by using a little.
 _UNUSED_CREDIT_SECONDS = 10.0
 # Longest idle time of a file if another tenant waits for its place. The limit is high because Spark tasks may compute
 # for minutes between two batches.
@@ -88,7 +88,7 @@ class WriteExchange:
     # Reservations of batches for which the client has credit, and which the file has not taken yet.
     _credit: deque[Reservation] = field(init=False, default_factory=deque)
     _credit_changed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    # Bytes of the credit that batches have used, and how many times they have used up all credit.
+    # Bytes of the credit that batches have used, and the number of times that the batches have used up all credit.
     _used_bytes: int = field(init=False, default=0)
     _used_up: int = field(init=False, default=0)
     _batches: Batches = field(init=False)
@@ -141,7 +141,7 @@ class WriteExchange:
         """Free a batch that the file has not taken.
 
         This exchange and the frames of its error stay in memory until the client has the outcome. The batch must be
-        freed earlier, because its reservation is released now and other batches get these bytes.
+        freed earlier, because its reservation is released now and other batches use these bytes.
         """
         self._batches.drop()
         if not receiving.cancelled() and (error := receiving.exception()) is not None:
@@ -149,7 +149,7 @@ class WriteExchange:
 
     async def _receive(self) -> None:
         last: Finish | None = None
-        # Keep no message in a variable while waiting for the next one. By then, the row group owns the message's
+        # Keep no message in a variable while waiting for the next message. By then, the row group owns the message's
         # memory.
         while (fields := await self._read()) is not None:
             if last is not None:
@@ -224,8 +224,8 @@ class WriteExchange:
             raise ProtocolError(f"batch {sequence} came where batch {expected} was expected")
         if not self._credit:
             raise ProtocolError(f"batch {sequence} came without credit: ask first and wait for the credit")
-        # Keep the credit queued until the file has taken the batch. Until then, a synchronous file must not get more
-        # credit.
+        # Keep the credit queued until the file has taken the batch. Until then, a synchronous file must not receive
+        # more credit.
         reservation = self._credit[0]
         credit_bytes = reservation.held_bytes
         self._batch_is_here = True
@@ -264,15 +264,15 @@ class WriteExchange:
             await self.replies.give_credit()
 
     def _expect_bodies(self) -> None:
-        """Tell the call the largest bodies that the credits cover, so that it accepts no larger ones."""
+        """Set the size limits of the bodies that the client may send next, from the credits."""
         covered_bytes = (credit.held_bytes - self._allowance_bytes for credit in self._credit)
         self.call.expect_bodies([size_bytes // reserved_bytes(1) for size_bytes in covered_bytes])
 
     async def _room_for(self, wanted_bytes: int) -> Reservation:
         limit_bytes = self.request.in_flight_limit_bytes
         if limit_bytes is not None:
-            # Batches with credit that have not arrived are in flight too. The file does not include them in its bytes,
-            # so wait here.
+            # Batches with credit that have not arrived are in flight too. The file's own count excludes them, so wait
+            # here.
             await self._no_more_credit_than(0)
             await self.file.room_for(wanted_bytes, limit_bytes)
         return await self.quota.acquire(self.request.share, wanted_bytes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server of a writer's exchanges: it opens and runs an exchange, sends the receipt or the error, and cleans up."""
+"""Server of a writer's exchanges: it opens and runs each exchange, sends the receipt or the error, and cleans up."""
 
 import asyncio
 import time
@@ -77,7 +77,7 @@ class Exchanges:
             await self._serve(call, span)
 
     async def check(self, encoded: bytes, identity: Identity) -> None:
-        """Raise the error that any client would get now for opening this file; change nothing."""
+        """Raise the error that any client would receive now for opening this file; change nothing."""
         identity.require(*_WRITE)
         command = checked_command(encoded)
         _log.info("a client asked whether the writer would open a file", path=command.path)
@@ -92,8 +92,8 @@ class Exchanges:
             async with within_deadline(call, "file"):
                 with self.chart_values.in_errors():
                     receipt = await self._write(call, replies, record)
-            # Record the outcome before sending the receipt. A client that leaves after it has the receipt has not given
-            # up the file.
+            # Record the outcome before sending the receipt. A client that leaves after receiving the receipt has not
+            # given up the file.
             record.outcome = "ok"
             call.record.describe(rows=receipt.rows, bytes=receipt.file_bytes)
             call.record.settle("ok")
@@ -189,7 +189,7 @@ class Exchanges:
 
     def _receipt(self, exchange: WriteExchange, footer: Footer, record: _Record) -> Receipt:
         progress, encoder, metrics = exchange.file.progress, exchange.file.encoder, self.metrics
-        # Ask the encoder for its name now, because the file may have moved from the GPU to the CPU.
+        # Ask the encoder for its name at the end, because the file may have moved from the GPU to the CPU.
         record.encoder = encoder.name
         metrics.encoder_reasons.labels(encoder.reason.kind.value).inc()
         record.span.describe({"rows": progress.rows, "file_bytes": progress.stored_bytes})
@@ -220,7 +220,7 @@ class Exchanges:
 
 
 def _raise_if_cancelled() -> None:
-    """Raise CancelledError if the call was cancelled while it waited for its file's outcome: the client is gone."""
+    """Raise CancelledError if the client cancelled the call while the call waited for its file's outcome."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

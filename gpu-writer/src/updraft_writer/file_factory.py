@@ -33,7 +33,7 @@ from updraft_writer.sinks.sink import Sink, Standing, Storage
 from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 
 # Number of threads for storage operations. An operation uses no CPU while it waits for the storage, and this many
-# threads keep a fast object store busy. A thread that hangs is unavailable until its storage answers, so this number
+# threads keep a fast object store busy. A thread that hangs stays unavailable until its storage answers, so this number
 # has to be far above the usual number of open files.
 STORE_THREADS = 64
 # Fewest row groups that a GPU encodes at once, each on its own CUDA stream. With fewer, the GPU idles during copies.
@@ -69,8 +69,7 @@ class FileFactory:
         """Make the file for a request; raises UpdraftError if this writer cannot write the file."""
         command, schema = request.command, request.decoder.schema
         wanted_bytes = self._row_group_bytes(command)
-        # Grant the stripe before the first await, so that each of several files that open at once sees the others'
-        # grants.
+        # Grant the stripe before the first await: if several files open at once, each has to see the others' grants.
         stripe_bytes = self._files.grant_stripe(place, wanted_bytes) if command.HasField("orc") else 0
         sink = await self._sink(request, replies)
         gpu = self._gpu
@@ -119,7 +118,7 @@ class FileFactory:
         Raises QuotaError and WriteOptionError.
         """
         filter_bytes = filters_from_start_bytes(request.command)
-        # Do not ask the quota about smaller filters, which are negligible beside the library's own buffers.
+        # Do not check room for smaller filters, which are negligible beside the library's own buffers.
         if filter_bytes > _UNASKED_FILTER_BYTES:
             self._quota.check_room(request.share, filter_bytes, "bloom filters")
         retained = self._quota.charge(request.share)

@@ -75,7 +75,7 @@ class Root(NamedTuple):
 
 
 def resolved(location: Location) -> Location:
-    """Resolve the symbolic links of a local location, because checks apply to the place that is really written.
+    """Resolve the symbolic links of a local location, because checks must apply to the place that is really written.
 
     Raises ValueError for a loop of links.
     """

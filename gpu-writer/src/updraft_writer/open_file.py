@@ -51,7 +51,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Rule for cutting row groups. For each batch, the target size is computed from the number of open files."""
+    """Rule for cutting row groups. The target size is recomputed for each batch, from the number of open files."""
 
     schema: pa.Schema
     target_bytes: Callable[[], int]
@@ -81,7 +81,7 @@ class OpenFile:
     progress: Progress = field(init=False, default_factory=Progress)
     failed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     stuck: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    """Set when a storage operation does not return. From then on, closing the file may take arbitrarily long."""
+    """Set when a storage operation does not return in time. Afterwards, closing the file may take arbitrarily long."""
 
     def __post_init__(self) -> None:
         self._life = FileLife()
@@ -97,12 +97,12 @@ class OpenFile:
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes of the partial row group. The file holds them until the row group is full or flushed."""
+        """Bytes of the partial row group. The file holds these bytes until the row group is full or flushed."""
         return self._builder.partial_bytes
 
     @property
     def moving_bytes(self) -> int:
-        """Bytes being encoded or stored. The file releases them even if no more input arrives."""
+        """Bytes being encoded or stored. The file releases these bytes even if no more input arrives."""
         return sum(reservation.held_bytes for reservation in self._moving.values())
 
     @property
@@ -154,11 +154,11 @@ class OpenFile:
             self.quota.tell_shortage()
 
     def flush(self) -> None:
-        """Encode the partial row group now, because its bytes are needed elsewhere."""
+        """Encode the partial row group now, because its memory is needed elsewhere."""
         self._send(self._builder.seal())
 
     async def room_for(self, wanted_bytes: int, limit_bytes: int) -> None:
-        """Wait until the file can hold `wanted_bytes` more within `limit_bytes`, or until the file holds nothing."""
+        """Wait until the file can hold `wanted_bytes` more within `limit_bytes`, or until the file holds no bytes."""
         while (held_bytes := self.partial_bytes + self.moving_bytes) and held_bytes + wanted_bytes > limit_bytes:
             self._life.check()
             self.flush()
@@ -197,7 +197,7 @@ class OpenFile:
         self._poison(error)
 
     async def close(self) -> None:
-        """Give up the file unless it is published, and drop its queued row groups. Return once no bytes are held."""
+        """Give up the file unless it is published, and drop its queued row groups. Return when it holds no bytes."""
         self._life.handle(FileEvent.ABORT)
         self._drop_partial()
         self._leave_device()
@@ -271,7 +271,8 @@ class OpenFile:
             self.choose(group.batches)
         self._make_room_for_filters(group)
         async with self._turn_on_device(group.raw_bytes):
-            # Check again: if the file ended while it waited for its turn, the row group holds no memory on the GPU.
+            # Check again: if the file ended while the row group waited for its turn, the row group holds no memory on
+            # the GPU.
             self._life.check()
             # Keep no reference to the table here: the table's memory must be free when the reservation is released.
             pieces = await self._on_encode_thread(partial(self.encoder.write, group.take_table(self.shape.schema)))
@@ -301,8 +302,8 @@ class OpenFile:
     def _make_room_for_filters(self, group: RowGroup) -> None:
         """Reserve memory for the bloom filters of a row group before they are created; raises QuotaError.
 
-        Encoding makes most rows smaller, so filters can use half of the bytes that were reserved for encoding. This
-        method reserves the bytes that the filters need beyond that half.
+        Most rows are smaller when encoded, so filters can use half of the bytes that were reserved for the encoded
+        rows. This method reserves the bytes that the filters need beyond that half.
         """
         spare_bytes = max(0, group.reservation.held_bytes - group.raw_bytes) // 2
         more_bytes = self.row_group_filter_bytes - spare_bytes

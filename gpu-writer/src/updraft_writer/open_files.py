@@ -23,7 +23,7 @@ class Place:
     """Permission of a tenant to have one file open.
 
     `stripe_bytes` is the memory that the file's encoder may retain. Flushing the file does not release this memory.
-    `gives_way` is true once the file has to end; its place becomes free soon after.
+    `gives_way` is set to true when the file has to end; its place becomes free soon after.
     """
 
     tenant: str = ""
@@ -119,7 +119,7 @@ class OpenFiles:
         return max(1, self._max_open_files // tenants)
 
     def must_give_way(self, place: Place) -> bool:
-        """Return whether the idle file of this place has to end. If so, treat its place as free from now on.
+        """Return whether this place's idle file has to end. If it has to, treat the place as free from now on.
 
         The file has to end if its tenant has more than its share of the files, and the writer has refused files of
         tenants below their share. Only as many files have to end as are needed to give each of these tenants one place.
@@ -178,7 +178,7 @@ class OpenFiles:
         quota_bytes = self._quota.limits.quota_bytes
         target = row_group_target_bytes(wanted_bytes, quota_bytes=quota_bytes, open_files=len(self._files))
         if target < wanted_bytes and len(self._files) > self._warned_of_files:
-            # Log this again only if twice as many files are open as at the last time.
+            # Log this again only when twice as many files are open as at the last time.
             self._warned_of_files = 2 * len(self._files)
             _log.warning(
                 "row groups are smaller than requested: the quota is below 4 x open files x the requested row group",

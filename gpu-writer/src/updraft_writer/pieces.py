@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Encoded bytes on their way to the storage, copied once, into memory that has been used before.
 
-An encoder's library passes on memory that it reuses, so the bytes must be copied. A copy onto fresh pages costs seven
-times as much CPU time as a copy onto touched pages, and a copy under the interpreter's lock stops every other file. So
-this module copies bytes without the lock, into blocks that have been used before. A block is free again once nothing
+An encoder's library reuses the memory that it passes on, so this module copies the bytes. A copy onto fresh pages costs
+seven times as much CPU time as a copy onto used pages, and a copy under the interpreter's lock stops every other file.
+So this module copies without the lock, into blocks that have been used before. A block is free again when nothing
 refers to its pieces.
 """
 
@@ -15,14 +15,14 @@ from contextlib import suppress
 import pyarrow as pa
 
 Piece = bytes | memoryview
-# Size of a piece: large enough that the storage gets few writes, small enough to free memory piece by piece.
+# Size of a piece: large enough that the storage receives few writes, small enough to free memory piece by piece.
 PIECE_BYTES = 1024 * 1024
 # Size of a block: several pieces, so that a copy takes long compared with releasing and retaking the interpreter's
 # lock.
 BLOCK_BYTES = 4 * PIECE_BYTES
-# Most bytes of free blocks: as many as a few files have in flight to a fast storage.
+# Maximum number of bytes in free blocks: as many as a few files have in flight to a fast storage.
 _IDLE_BYTES = 256 * 1024 * 1024
-# Smaller copies keep the interpreter's lock.
+# Copies smaller than this keep the interpreter's lock.
 _UNLOCKED_BYTES = 64 * 1024
 
 
@@ -35,7 +35,7 @@ class Blocks:
     def __init__(self, room_bytes: Callable[[], int] = lambda: _IDLE_BYTES) -> None:
         self._room_bytes = room_bytes
         self.elsewhere: Callable[[], int] = lambda: 0
-        """Function that returns how many bytes of the room are taken by memory outside this pool."""
+        """Function that returns how many bytes of the room other memory occupies, outside this pool."""
         self._free: list[mmap.mmap] = []
 
     @property
@@ -44,7 +44,7 @@ class Blocks:
         return len(self._free) * BLOCK_BYTES
 
     def take(self) -> "Block":
-        """Return a block. The block returns to the pool once nothing refers to it."""
+        """Return a block. The block returns to the pool when nothing refers to it."""
         try:
             memory = self._free.pop()
         except IndexError:
@@ -81,7 +81,7 @@ class Block:
         return self._used_bytes == BLOCK_BYTES
 
     def fill(self, data: memoryview) -> int:
-        """Copy as much of `data` as there is room for; return the number of bytes copied."""
+        """Copy as much of `data` as fits into the block; return the number of bytes copied."""
         start, size = self._used_bytes, min(len(data), BLOCK_BYTES - self._used_bytes)
         if size < _UNLOCKED_BYTES:
             self._memory[start : start + size] = data[:size]
@@ -92,7 +92,7 @@ class Block:
         return size
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the bytes so far. The block must not be filled any further.
+        """Yield the bytes of the block so far. The block must not be filled any further.
 
         If the last piece has less than PIECE_BYTES, it is a copy, so that a file with few bytes does not hold a block.
         """

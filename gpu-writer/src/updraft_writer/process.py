@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process that serves clients. It configures memory allocation before it imports anything that allocates.
 
-`updraft_writer.supervisor` starts it as `python -m updraft_writer.process`.
+`updraft_writer.supervisor` starts this process as `python -m updraft_writer.process`.
 """
 
 import os

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quota of bytes that a writer may hold, and the order in which tenants get them.
+"""Quota of bytes that a writer may hold, and the order in which tenants receive bytes.
 
 This is pure policy, without transport or threads. Only `Quota.acquire` waits. A reservation can grow and shrink without
-waiting, so held bytes are always released in the end. Tenants that hold less than their share are served first. Among
-the others, waiters are served in the order of their arrival. If the first waiter does not fit, later waiters may
-overtake it, but only for a bounded time. After that time, all later waiters have to wait too, unless their batch fits
-into their tenant's own part of the reserve (`updraft.service.tenants.Reserve`). While a tenant below its share waits,
-other tenants may not keep credit unused (`Quota.is_owed_to_others`).
+waiting, so held bytes are always released in the end. The quota serves tenants that hold less than their share first,
+and other waiters in the order of their arrival. If the first waiter's batch does not fit, later waiters may overtake
+the first waiter, but only for a bounded time. After that time, all later waiters have to wait too, unless their batch
+fits into their tenant's own part of the reserve (`updraft.service.tenants.Reserve`). While a tenant below its share
+waits, other tenants may not keep credit unused (`Quota.is_owed_to_others`).
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from typing import Any, Self
 from updraft.errors import QuotaError
 from updraft.service.tenants import Caps, Reserve
 
-# If a batch does not fit, smaller batches may overtake it for this long, so that one large batch does not keep them
-# from using free bytes. In this time, a file usually stores a row group and releases its bytes.
+# If a batch does not fit, smaller batches may overtake it for this long, so that they can use free bytes. In this time,
+# a file usually stores a row group and releases its bytes.
 BYPASS_SECONDS = 5.0
 # Longest wait of a batch. If no room has become free for a minute, the storage is slow or down, and another writer may
 # store the file sooner. The task's own timeouts are longer.
@@ -28,14 +28,15 @@ ADMISSION_TIMEOUT_SECONDS = 60.0
 # Retry hint for refused clients: about the time that a writer needs to store a file of a few MiB.
 RETRY_AFTER_MILLISECONDS = 1000
 
-# Terms of the default quota. They leave room for the unused parts of allocators' pages, and for the kernel's memory for
-# this process, which the memory limit includes.
+# Terms of the default quota. They leave room for unused parts of the allocators' pages, and for memory that the kernel
+# uses for this process, because the memory limit includes both.
 _USABLE_FRACTION = 0.6
 _LARGEST_FRACTION = 0.5
 _SMALLEST_QUOTA_BYTES = 64 << 20
 _RUNTIME_RESERVE_BYTES = 256 << 20
 # Memory of an open stream in addition to its batches: gRPC's buffers, an encoder, a stream to the storage. This is more
-# than the 12 MiB that a batch of 4 MiB takes while it is received: gRPC, Python and Arrow each keep it in a buffer.
+# than the 12 MiB that a batch of 4 MiB occupies while it is received, because gRPC, Python and Arrow each keep the
+# batch in a buffer.
 STREAM_BYTES = 20 << 20
 # Number of open files for which the default quota leaves memory. A pod writes for some executors with a few tasks each,
 # and each task has one file open at a time. The quota does not include the memory of further open files.
@@ -195,14 +196,14 @@ class Quota:
                 self._dispatch()
 
     def charge(self, tenant: str) -> Reservation:
-        """Return an empty reservation for memory that is held without waiting, such as bytes that a file retains."""
+        """Return an empty reservation, which can grow without waiting, for bytes such as those that a file retains."""
         return Reservation(self, tenant, 0, admitted=False)
 
     def check_room(self, tenant: str, wanted_bytes: int, what: str) -> None:
         """Raise QuotaError unless `wanted_bytes` are free for a tenant now.
 
-        Use this check for memory that a file keeps until the file ends. Files cannot wait for such memory, because they
-        could wait for each other for ever.
+        Use this check for memory that a file keeps until the file ends. Files must not wait for such memory, because
+        they might wait for each other forever.
         """
         if wanted_bytes > 0 and self._missing_bytes(tenant, wanted_bytes) > 0:
             raise QuotaError(
@@ -215,7 +216,7 @@ class Quota:
     def tell_shortage(self) -> None:
         """Report a shortage if a caller waits.
 
-        Call this after taking bytes that their holder releases only if a shortage is reported.
+        Call this method after taking bytes that are released only if a shortage is reported.
         """
         if queue := self._queue():
             wanted_bytes = min(queue[0].wanted_bytes, self.limits.quota_bytes)
@@ -254,8 +255,8 @@ class Quota:
         )
 
     def _fits(self, waiter: _Waiter) -> bool:
-        # If no admitted batch holds bytes, admit this batch in any case, because open files hold all other bytes until
-        # the files end.
+        # If no admitted batch holds bytes, admit this batch in any case: open files hold all other bytes until the
+        # files end, so waiting would not help.
         return not self._admitted or self._missing_bytes(waiter.tenant, waiter.wanted_bytes) <= 0
 
     def _missing_bytes(self, tenant: str, wanted_bytes: int) -> int:
@@ -325,11 +326,11 @@ class Quota:
 
 
 def default_quota(limits: Mapping[str, int], *, base_bytes: int, pinned_bytes: int = 0) -> dict[str, Any]:
-    """Compute the quota: a fraction of what the process and its streams leave of the memory limit.
+    """Compute the quota: a fraction of the part of the memory limit that the process and its streams do not use.
 
-    The memory limit is the smallest of `limits`. Return the quota as `quota_bytes`, with every term of the computation
-    for the log. `base_bytes` is the memory of the idle process, and `pinned_bytes` is the size of the GPU library's
-    pinned pool.
+    The memory limit is the smallest of `limits`. Return the quota as `quota_bytes`, together with every term of the
+    computation, which the log shows. `base_bytes` is the memory of the idle process, and `pinned_bytes` is the size of
+    the GPU library's pinned pool.
     """
     limited_by = min(limits, key=lambda source: limits[source])
     limit_bytes = limits[limited_by]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reasons for encoding a file on the GPU or the CPU: receipts give them in words, metrics count them by kind."""
+"""Reasons for encoding a file on the GPU or the CPU. Receipts contain their texts, metrics count them by kind."""
 
 import enum
 from dataclasses import dataclass

@@ -24,7 +24,7 @@ class Replies:
 
     def __init__(self, call: Call, *, max_message_bytes: int) -> None:
         self.client_signs = 0
-        """Number of messages received and parts read so far. Each one proves that the client is alive."""
+        """Number of messages and parts received so far. Each message or part proves that the client is alive."""
         self._call = call
         self._max_message_bytes = max_message_bytes
         self._messages = 0
@@ -35,7 +35,7 @@ class Replies:
 
     async def keep_alive(self) -> None:
         """Send keepalives while there is nothing else to send, until cancelled."""
-        # Ignore errors: other tasks notice if the client is gone or does not read.
+        # Ignore errors here: other tasks notice if the client is gone or does not read.
         with suppress(Exception):
             while True:
                 before = self._messages
@@ -62,7 +62,7 @@ class Replies:
         await self._send(self._metadata(receipt=receipt))
 
     async def error(self, error: UpdraftError) -> None:
-        """Send the error in-band. If the client does not read, the client receives only the status."""
+        """Send the error in-band. A client that does not read receives only the status."""
         await send_last(self._send(self._metadata(error=error.to_message())))
 
     def _metadata(self, **fields: Any) -> WriteReplyMetadata:
@@ -82,7 +82,7 @@ class Replies:
 
 
 class ReturnedSink:
-    """Sink of `return` delivery, which sends the encoded bytes to the client. Bytes stay reserved until sent."""
+    """Sink of `return` delivery, which sends encoded bytes to the client. Bytes stay reserved until they are sent."""
 
     def __init__(self, replies: Replies, *, silence_seconds: float) -> None:
         self._replies = replies

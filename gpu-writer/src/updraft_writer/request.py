@@ -20,12 +20,12 @@ _MAX_BATCH_ROWS = 1 << 26
 # The log shortens longer paths. Paths of files in real tables are shorter than this.
 _MAX_PATH_CHARACTERS = 2048
 
-# The command of an open file stays in memory, outside the quota. This limit leaves room for a footer with the widest
-# schema that a writer accepts. It equals the limit of an action's body, because a client sends the same command to the
-# action `updraft.check_write` before it opens files.
+# Limit on the size of a command, because the command of an open file stays in memory, outside the quota. The limit
+# leaves room for a footer with the widest schema that a writer accepts. The limit equals that of an action's body,
+# because a client sends the same command to the action `updraft.check_write` before it opens files.
 _MAX_COMMAND_BYTES = MAX_ACTION_BODY_BYTES
-# Limit on the number of footer keys and of bloom filters. While a file is open, each of them takes many times its own
-# size in memory. Spark writes three keys, and a column has one filter.
+# Limits on the number of footer keys and of bloom filters. While a file is open, each key or filter takes many times
+# its own size in memory. Spark writes three keys, and a column has one filter.
 _MAX_FOOTER_KEYS = 1024
 _MAX_BLOOM_FILTERS = 32_768
 
@@ -44,12 +44,12 @@ class WriteRequest:
 
     @property
     def is_synchronous(self) -> bool:
-        """Whether each batch is stored before the next batch gets credit."""
+        """Whether each batch is stored before the writer gives credit for the next batch."""
         return bool(self.command.pace == Pace.PACE_SYNCHRONOUS)
 
     @property
     def in_flight_limit_bytes(self) -> int | None:
-        """Limit on the bytes that this file may hold when a batch gets credit; None if only the quota limits them."""
+        """Limit on the bytes that this file may hold when a batch receives credit; None if only the quota applies."""
         if self.is_synchronous:
             return 0
         return int(self.command.max_in_flight_bytes) or None

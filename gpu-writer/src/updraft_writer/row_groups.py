@@ -15,20 +15,20 @@ from updraft_writer.quota import Reservation
 _SMALLEST_ROW_GROUP_BYTES = 64 * 1024
 # Limit on the number of row groups that are cut at a client's row limit. The footer describes each column of each row
 # group and stays in memory until the file ends, and Parquet counts row groups in 16 bits. Row groups that are cut at a
-# size need no such limit, because many bytes have to arrive for each of them.
+# size need no such limit, because many bytes have to arrive for each row group.
 _MAX_CUT_ROW_GROUPS = (1 << 15) - 1
 
 # Memory that the encoder may need for each byte of the target size, because it converts a whole column at once. The
-# encoder needs about this much for each byte of small integers. So row groups are cut early only if nearly all values
-# are booleans or have no bytes.
+# encoder needs about this much for each byte of small integers, so only row groups in which nearly all values are
+# booleans or have no bytes are cut early.
 _ENCODING_BYTES_PER_TARGET_BYTE = 4
 
 # Limit on the memory for encoding one row, in addition to the row's bytes. The writer does not reserve this memory, and
-# it never cuts a row.
+# cannot cut a row.
 _LARGEST_ROW_BYTES = 64 << 20
 
-# Each credit also covers memory for values without bytes: the quota divided by this number, within the bounds below. So
-# several batches with such values fit into the quota.
+# Each credit also covers memory for values without bytes: the quota divided by this number, within the bounds below.
+# Several batches with values without bytes therefore fit into the quota.
 _ALLOWANCES_PER_QUOTA = 4
 _SMALLEST_ALLOWANCE_BYTES, _LARGEST_ALLOWANCE_BYTES = 1 << 20, 64 << 20
 
@@ -114,7 +114,7 @@ class ListedBooleans:
     """Positions of the booleans in the lists of a batch.
 
     The batch must be complete, as received, not a slice. A boolean takes a bit in a batch, but several bytes while it
-    is encoded. A row may have any number of booleans, so row groups are cut by the cost of booleans too.
+    is encoded. A row may contain any number of booleans in lists, so row groups are also cut by the cost of booleans.
     """
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -130,7 +130,7 @@ class ListedBooleans:
         return max(stop - start, min(1, self._rows - start))
 
     def cost_bytes(self, start: int, rows: int) -> int:
-        """Return what `rows` rows from `start` cost in the most expensive column."""
+        """Return the cost of `rows` rows from `start` in the most expensive column."""
         counts = (int(ends[start + rows].as_py() - ends[start].as_py()) for ends in self._ends)
         return _BYTES_PER_BOOLEAN * max(counts, default=0)
 
@@ -160,8 +160,8 @@ class RowGroupBuilder:
         """Add a batch and its reservation; return the row groups that are now full.
 
         `encoding_bytes` is the memory that encoding briefly needs in addition to the batch's bytes (`arrow_cost`).
-        Raises LimitError if the file would get too many row groups, or if a row would cost too much to encode. In that
-        case, the builder has taken over neither the batch nor the reservation.
+        Raises LimitError if the file would have too many row groups, or if encoding a row would need too much memory.
+        In that case, the builder has taken over neither the batch nor the reservation.
         """
         self._rows += batch.num_rows
         if self._rows // self._max_rows > _MAX_CUT_ROW_GROUPS:
@@ -239,8 +239,8 @@ def stripe_target_bytes(wanted_bytes: int, *, quota_bytes: int, max_files: int, 
 
     An encoder keeps a stripe until the stripe is full, even if other files need the memory. The stripe size is fixed
     when a file opens. All stripes, including the `granted` stripes of the other open files, stay within half of the
-    quota. A quarter of the quota is divided into equal parts, one for each of `max_files` files. A new file gets the
-    larger of its own part and half of the bytes that are neither granted nor kept for other files.
+    quota. A quarter of the quota is divided into equal parts, one for each of `max_files` files. A new file receives
+    the larger of its own part and half of the bytes that are neither granted nor kept for other files.
     """
     equal_bytes = quota_bytes // 4 // max_files
     kept_bytes = equal_bytes * (max_files - len(granted) - 1)

@@ -50,8 +50,8 @@ class ServeSettings(ServiceSettings):
         common=True,
     )
     max_open_files: int = setting(
-        "Maximum number of open files. Further ones are refused with RESOURCE_EXHAUSTED and a retry hint. Raise it "
-        "for many small files, with the memory for them. With 80 files or more, an eightieth is kept for each of ten "
+        "Maximum number of open files. Further files are refused with RESOURCE_EXHAUSTED and a retry hint. Raise "
+        "it, and the memory, for many small files. With 80 files or more, an eightieth is kept for each of ten "
         "tenants.",
         default=256,
         unit="files",
@@ -74,16 +74,16 @@ class ServeSettings(ServiceSettings):
         ge=0,
     )
     encoder: Literal["auto", "cpu", "gpu"] = setting(
-        "Where files are encoded. `auto` uses a GPU, if there is one, for files that it is expected to encode sooner "
-        "than the CPU. `gpu` uses it for every file that it can encode, and refuses to start without one. `cpu` does "
-        "not look for one. Set it to `gpu` to notice a missing driver, or to spare the CPU. Each receipt says why a "
+        "Where files are encoded. `auto`: on a GPU, if there is one and it will probably finish the file before the "
+        "CPU. `gpu`: on the GPU, if it can encode the file; without a GPU the writer does not start. `cpu`: on "
+        "the CPU. Set it to `gpu` to notice a missing driver, or to spare the CPU. Each receipt says why a "
         "file was encoded where it was.",
         default="auto",
         common=True,
     )
     gpu_memory_bytes: int = setting(
-        "Maximum GPU memory that the writer uses. Set it if other programs use the same GPU. 0 is 80 % of what is "
-        "free when the writer starts.",
+        "Maximum GPU memory that the writer uses. Set it if other programs use the same GPU. 0: 80 % of the "
+        "memory that is free when the writer starts.",
         default=0,
         unit="bytes",
         ge=0,

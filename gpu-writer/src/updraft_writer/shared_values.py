@@ -18,7 +18,7 @@ _NUMBERS_PER_VIEW = 4
 
 
 def refuse_shared_types(schema: pa.Schema) -> None:
-    """Raise WriteOptionError for list views and dense unions: only their data shows whether they share values."""
+    """Raise WriteOptionError for list views and dense unions, whose types do not show whether rows share values."""
     for field in schema:
         if _has(field.type, lambda found: pa.types.is_list_view(found) or pa.types.is_large_list_view(found)):
             raise WriteOptionError(f"column {field.name!r} has list views, which share values: send lists instead")
@@ -46,7 +46,7 @@ def refuse_shared_views(batch: pa.RecordBatch, *, body_bytes: int) -> None:
 
 
 def _views(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the whole arrays of views in a column, because the offsets of lists around them are not trusted."""
+    """Yield the arrays of views in a column, whole, because the offsets of surrounding lists are not trusted."""
     match array:
         case pa.ExtensionArray():
             yield from _views(array.storage)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process of `updraft-writer serve`, which starts the writer, restarts it when it dies or hangs, and ends it.
+"""Process of `updraft-writer serve`, which starts the writer, restarts a writer that died or hangs, and ends it.
 
 This process imports neither gRPC nor pyarrow and does not use the network, so that only a signal can make it fail. When
 this process dies, the writer ends too. When the writer dies, clients send their unfinished files to the new writer.
@@ -35,12 +35,12 @@ class Supervisor:
         self._settings = settings
         self._crashes = Crashes()
         self._drain_deadline_seconds = math.inf
-        """Time by which the drain must be over; infinite until the writer drains."""
+        """Time by which the drain must be over; infinite before a drain begins."""
         self._started_seconds = 0.0
         self._child: Child
 
     def run(self) -> int:
-        """Supervise until the writer has drained or restarting it does not help. Return the exit status."""
+        """Supervise until the writer has drained or cannot be restarted. Return the exit status."""
         signal.setitimer(signal.ITIMER_REAL, INTERVAL_SECONDS, INTERVAL_SECONDS)
         self._start()
         try:
@@ -97,8 +97,8 @@ class Supervisor:
             return None
         code = os.waitstatus_to_exitcode(wait_status)
         self._child.reaped(code)
-        # If SIGTERM killed a draining writer, the writer had not installed its signal handler yet, so it had no
-        # clients.
+        # SIGTERM kills a draining writer only if the writer has not installed its signal handler yet, and then it has
+        # no clients.
         if code == 0 or (self._is_draining and code == -signal.SIGTERM):
             return 0
         if self._is_draining:

@@ -57,7 +57,7 @@ class Writer:
         self._settings = settings
         self.lifecycle = Lifecycle()
         self.metrics = WriterMetrics()
-        # Find the GPU before the quota is computed, because batches cannot use the memory of the GPU's libraries.
+        # Find the GPU before computing the quota, because the quota excludes the memory of the GPU's libraries.
         limit_bytes = min(memory_limits().values())
         self._library_bytes = set_up_library(limit_bytes) if settings.encoder != "cpu" else 0
         self._gpu = self._found_gpu(staging_bytes := pool_bytes(limit_bytes))
@@ -131,7 +131,7 @@ class Writer:
             await self._drain()
 
     async def _drain_requested(self) -> None:
-        """Wait for a request to drain; raise StartError if the receivers die again and again."""
+        """Wait for a request to drain; raise StartError if receivers are no longer replaced."""
         request = asyncio.create_task(self.lifecycle.drain_requested())
         failed = {self.receivers.failed} if self.receivers else set()
         await asyncio.wait({request, *failed}, return_when=asyncio.FIRST_COMPLETED)

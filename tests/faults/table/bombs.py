@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that take too much, leave things behind or cannot be stopped, and archives that are not what they claim."""
+"""Functions that use too much, leave things behind or cannot be stopped, and malformed archives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SILENT = ("--worker-silence-seconds", "2")
 
 
 def rows() -> Iterator[Fault]:
-    """Yield what functions do, alone and when their clients cancel, and what clients upload."""
+    """Yield functions that misbehave, with and without a client that cancels, and archives that clients upload."""
     yield Fault("bomb-of-forks", _runs(hostile.forks), OK)
     yield Fault("bomb-of-threads", _runs(hostile.starts_threads), OK)
     yield Fault("bomb-of-memory-in-a-limit", _runs(hostile.takes_memory, limits=_LIMITED), _USER_ERROR)
@@ -47,8 +47,8 @@ def rows() -> Iterator[Fault]:
     for name, function in _ENDLESS.items():
         yield Fault(f"{name}-and-its-client-cancels", _cancelled(function), CANCELLED)
         yield Fault(f"{name}-beyond-the-deadline", _runs(function, timeout_seconds=_SHORT_SECONDS), DEADLINE)
-    # The two in C cannot lift their batch timer. A function that lifts it goes unnoticed until it has been silent too
-    # long.
+    # The two functions in C cannot stop the worker's batch timer. A function that stops it goes unnoticed until it has
+    # been silent too long.
     for name in ("c-code-sleeps-with-the-lock", "c-code-spins-with-the-lock"):
         yield Fault(f"{name}-beyond-the-batch-timeout", _ended(_ENDLESS[name]), DEADLINE, options=_TIMED)
     for name in ("function-catches-everything", "function-stops-its-worker", "c-code-sleeps-with-the-lock"):
@@ -83,7 +83,7 @@ def _runs(function: Callable[[Any], Any], **options: Any) -> Callable[[Scene], g
 
 
 def _ended(function: Callable[[Any], Any]) -> Callable[[Scene], grpc.StatusCode]:
-    """Let the pool end the call, rather than the deadline that every call of the table has."""
+    """Return a fault that the pool must end before the table's own deadline for calls."""
 
     def happens(scene: Scene) -> grpc.StatusCode:
         call = scene.call(function)
@@ -171,12 +171,12 @@ def _upload_abandoned(scene: Scene) -> grpc.StatusCode:
 
 
 def _killed_as_a_group(scene: Scene) -> grpc.StatusCode:
-    """Kill everything at once, as a platform does with a container."""
+    """Kill all processes of the pool at once, as a platform kills a container."""
     call = scene.call(computing(scene.notes))
     call.send()
     scene.worker()
     members = scene.pool.members()
-    # Some may already have ended, such as a worker whose pool is stopped.
+    # Some processes may already have ended, such as a worker whose pool is stopped.
     for act in (psutil.Process.suspend, psutil.Process.kill):
         for process in members:
             with contextlib.suppress(psutil.NoSuchProcess):

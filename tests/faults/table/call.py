@@ -43,8 +43,9 @@ class Call:
     ) -> None:
         """Open the call.
 
-        `artifacts` maps names of directories to archives; `digests` overrides their announced digests. Without an
-        application (not `is_lasting`) the owner never returns: what the function leaves goes with its worker.
+        `artifacts` maps names of directories to archives; `digests` overrides their announced digests. Without
+        `is_lasting`, the owner has no application and never returns, so the pool removes what the function leaves
+        together with its worker.
         """
         self.reply = Reply()
         self._kinds: list[str | None] = []
@@ -62,7 +63,7 @@ class Call:
         schema, self._row = ipc_parts(_ROW.schema, [_ROW])
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         command = scalar_arrow(function, StringType(), artifacts=listed, limits=limits)
-        # A task of its own, because exchanges of one task may have extra workers.
+        # Give each call its own task, because exchanges of one task may use extra workers.
         command.task.task_attempt_id = next(_tasks)
         if not is_lasting:
             command.task.owner.application_id = ""
@@ -79,15 +80,15 @@ class Call:
 
     @property
     def is_over(self) -> bool:
-        """Whether the call has its status."""
+        """Whether the call has ended with a status."""
         return not self._reader.is_alive()
 
     def has(self, kind: str) -> bool:
-        """Return whether a reply of this kind has come, or the call has ended without one."""
+        """Return whether a reply of this kind has arrived or the call has ended."""
         return kind in self._kinds or self.is_over
 
     def wait_for(self, kind: str) -> None:
-        """Wait until a reply of this kind has come, or the call has ended without one."""
+        """Wait until a reply of this kind has arrived or the call has ended."""
         until(f"the pool sends {kind}", lambda: self.has(kind))
 
     def send(self) -> None:
@@ -96,11 +97,11 @@ class Call:
         self._requests.put(numbered(*self._row, self._asked))
 
     def stop_reading(self) -> None:
-        """Take no more replies until the end."""
+        """Read no more replies until the test finishes or cancels the call."""
         self._may_read.clear()
 
     def hold_uploads(self) -> None:
-        """Send one part of every artifact that the pool asks for, and no more until the end."""
+        """Send one part of every artifact that the pool asks for. Send the other parts only when the call ends."""
         self._may_upload.clear()
 
     def cancel(self) -> None:
@@ -109,16 +110,16 @@ class Call:
         self._go_on()
 
     def finish(self) -> grpc.StatusCode:
-        """Finish the call if that is still possible; return the status with which it ends."""
+        """Finish the call if it is still open; return the status with which it ends."""
         self._go_on()
-        # The artifacts come first.
+        # The pool asks for the artifacts before it admits the call.
         self.wait_for("admitted")
         self._requests.put(finishing(self._asked, self._asked))
         self._requests.put(None)
         return self.ended()
 
     def ended(self) -> grpc.StatusCode:
-        """Return the status with which the call ends on its own."""
+        """Wait until the call ends; return its status."""
         self._go_on()
         self._reader.join(2 * HANG_SECONDS)
         assert self.is_over, "the call hangs"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preloaded into every process of a pool: its wall clock is off by the seconds in a file, in Python as in C.
- * The file is mapped, because a process that has closed itself off can open no more. The monotonic clock stays.
+ * Library that every process of a service preloads. It shifts the wall clock, in Python as in C, by the seconds in a
+ * file. The process maps the file, because a sandboxed process cannot open files. The monotonic clock is unchanged.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -49,7 +49,7 @@ time_t time(time_t *written) {
     return precise.tv_sec;
 }
 
-/* Who waits until a time of the wall clock says so by the clock that it was shown. */
+/* The caller computed `until` with the shifted clock, so shift it back for the true clock. */
 int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict until) {
     static int (*true_one)(sem_t *, const struct timespec *);
     if (!true_one) true_one = dlsym(RTLD_NEXT, "sem_timedwait");

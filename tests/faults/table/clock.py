@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wall clock for the processes of a single service, which a test shifts while they run."""
+"""Wall clock for the processes of one service, which a test shifts while they run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 _SOURCE = Path(__file__).with_name("clock.c")
 _OFFSET = struct.Struct("l")
-# Run by every process of a service when its interpreter starts. A zygote inherits few variables, and not LD_PRELOAD, so
-# a process without it restarts itself once.
+# Code that every process of a service runs when its interpreter starts. A zygote inherits few variables, and not
+# LD_PRELOAD, so a process without LD_PRELOAD restarts itself once.
 _PRELOAD = """
 import os, sys
 if os.environ.get("LD_PRELOAD") != {library!r}:
@@ -26,7 +26,7 @@ if os.environ.get("LD_PRELOAD") != {library!r}:
 
 
 class Clock:
-    """Wall clock of a service; the file says by how many seconds it is off."""
+    """Wall clock of a service. A file contains the offset from the machine's clock in seconds."""
 
     def __init__(self, offset: Path) -> None:
         self._offset = offset
@@ -34,7 +34,7 @@ class Clock:
 
     def put_off(self, seconds: int) -> None:
         """Set the clock to this many seconds after the machine's clock, or before it if negative."""
-        # Written in place, because the processes have mapped the file.
+        # Write in place, because the processes have mapped the file.
         with self._offset.open("r+b") as offset:
             offset.write(_OFFSET.pack(seconds))
 
@@ -46,7 +46,7 @@ def why_no_clock() -> str:
 
 @contextlib.contextmanager
 def off_clock(directory: Path) -> Iterator[Clock]:
-    """Shift the clock of a service that is started within the block; the directory holds its files."""
+    """Give a service that starts within the block a clock that can be shifted, with files in `directory`."""
     library, offset = directory / "clock.so", directory / "offset"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(_SOURCE), "-ldl"], check=True)
     packages = directory / "packages"

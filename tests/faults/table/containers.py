@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool in two containers, one of which is killed as a group, as the kernel does when its memory is used up."""
+"""Pool in two containers. A test kills one container's processes at once, as the kernel does if memory runs out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import HANG_SECONDS, until
 
 
 class PoolOfTwo(LocalPool):
-    """Front that is started last, and the workers that it needs."""
+    """Front, which starts last, and the side with the workers, which the front needs."""
 
     def __init__(
         self, *, workers: int, notes: Path, arguments: list[str], constants: Mapping[str, object] = NOTHING
@@ -46,7 +46,7 @@ class PoolOfTwo(LocalPool):
         return self
 
     def start_workers(self) -> None:
-        """Start the workers' side once its previous processes have ended."""
+        """Start the workers' side when its previous processes have ended."""
         if self._workers is not None:
             self._workers.wait(HANG_SECONDS)
         with self._workers_log.open("ab") as log:
@@ -59,7 +59,7 @@ class PoolOfTwo(LocalPool):
         return status
 
     def sides(self) -> dict[str, list[psutil.Process]]:
-        """Return the processes of each container, the first process first."""
+        """Return the processes of each container; the first process of each list is the parent of the others."""
         pids = {"front": self.pid, "workers": self._workers.pid if self._workers else self.pid}
         return {side: _family(pid) for side, pid in pids.items()}
 
@@ -68,7 +68,7 @@ class PoolOfTwo(LocalPool):
 
 
 def rows() -> Iterator[Fault]:
-    """Yield container x phase."""
+    """Yield a fault for each container and phase."""
     yield Fault("front-container-killed-idle", _killed("front"), NO_CALL, make=PoolOfTwo)
     yield Fault("workers-container-killed-idle", _killed("workers"), NO_CALL, make=PoolOfTwo)
     yield Fault("front-container-killed-computing", _killed_computing("front"), UNAVAILABLE, make=PoolOfTwo)
@@ -91,7 +91,7 @@ def _killed_computing(side: str) -> Callable[[Scene], grpc.StatusCode]:
 
 
 def _kill(scene: Scene, side: str) -> None:
-    """Kill everything at once, and start it again as a kubelet does; the other container stays."""
+    """Kill one container's processes at once, and start the container again as a kubelet does."""
     pool = scene.pool
     assert isinstance(pool, PoolOfTwo)
     family = pool.sides()[side]

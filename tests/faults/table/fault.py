@@ -21,7 +21,7 @@ OK = frozenset({grpc.StatusCode.OK})
 ABORTED = frozenset({grpc.StatusCode.ABORTED})
 """Part of the exchange may have run, so Spark decides whether to retry."""
 UNAVAILABLE = frozenset({grpc.StatusCode.UNAVAILABLE})
-"""Nothing was done here, or the connection is lost, so another pool can take it."""
+"""The pool did nothing, or the connection is lost, so another pool can run the exchange."""
 CANCELLED = frozenset({grpc.StatusCode.CANCELLED})
 DEADLINE = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED})
 NO_CALL: frozenset[grpc.StatusCode] = frozenset()
@@ -32,9 +32,9 @@ class Pool(enum.Enum):
     """Fate of the pool."""
 
     WHOLE = "whole"
-    """It heals by itself."""
+    """The pool recovers without help."""
     GONE = "gone"
-    """Every process ends; it is started again as a platform would."""
+    """Every process ends, and the test starts the pool again as a platform would."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Fault:
     options: tuple[str, ...] = ()
     """Additional options of the pool."""
     constants: Mapping[str, object] = field(default_factory=dict)
-    """Constants in the pool's code, with the row's values."""
+    """Constants to change in the pool's code, with their values for this row."""
     make: Callable[..., LocalPool] = LocalPool
     """Factory of the pool."""
     place: Callable[[Path], AbstractContextManager[Any]] = nullcontext
-    """Environment of the pool, made around the directory that will hold its runtime directory."""
+    """Context manager for the pool's environment; it receives the parent of the pool's runtime directory."""
     needs: Callable[[], str] = str
-    """Function that returns why this machine cannot have the fault; empty if it can."""
+    """Function that returns why this machine cannot produce the fault; empty if it can."""

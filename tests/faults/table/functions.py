@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of the table's exchanges, which stop where a test wants them and are pickled by value."""
+"""Functions of the table's exchanges, which wait at a point that the test chooses. They are pickled by value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def well(column: Any) -> Any:
 
 
 def note_and_wait(directory: str) -> None:
-    """Leave this worker's pid in `reached`, and return once there is a file `go`."""
+    """Write this worker's pid to the file `reached`, and return when a file `go` exists."""
     import os
     import time
     from pathlib import Path
@@ -61,7 +61,7 @@ def loading(directory: Path) -> Callable[[Any], Any]:
 
 
 def noting(directory: Path) -> Callable[[Any], Any]:
-    """Return a function that leaves its pid when it is called, and never waits."""
+    """Return a function that writes its worker's pid to `reached` when it is called, and never waits."""
     where = str(directory)
 
     def notes(column: Any) -> Any:
@@ -77,7 +77,7 @@ def noting(directory: Path) -> Callable[[Any], Any]:
 
 
 def replying(directory: Path, reply_bytes: int) -> Callable[[Any], Any]:
-    """Return a function that answers with more than the connection takes at once."""
+    """Return a function whose answer is larger than the connection can accept at once."""
     where = str(directory)
 
     def replies(column: Any) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that take more than they should, or that cannot be interrupted. They are pickled by value."""
+"""Functions that use more than they should, or that cannot be interrupted. They are pickled by value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.faults.table.functions import well
 
 
 def forks(column: Any) -> Any:
-    """Fork waiting children, as many as the machine allows up to a bound that spares it."""
+    """Fork children that wait, as many as the machine allows, up to a bound that keeps the machine usable."""
     import os
     import signal
 
@@ -50,7 +50,7 @@ def programs(column: Any) -> Any:
 
 
 def takes_memory(column: Any) -> Any:
-    """Take more memory than the limit."""
+    """Allocate more memory than the limit."""
     taken = [bytearray(64 << 20) for _ in range(1000)]
     assert taken
     return well(column)
@@ -67,7 +67,7 @@ def takes_memory_and_dies(_: Any) -> Any:
 
 
 def prints(column: Any) -> Any:
-    """Print endless lines, and one endless line."""
+    """Print thousands of lines, and two lines of 16 MiB."""
     import sys
 
     for _ in range(20_000):
@@ -78,7 +78,7 @@ def prints(column: Any) -> Any:
 
 
 def answers_too_much(column: Any) -> Any:
-    """Return a batch larger than the largest message."""
+    """Return a batch that exceeds the largest message."""
     import pyarrow as pa
 
     return pa.array(["x" * (80 << 20)] * len(column))
@@ -111,7 +111,7 @@ def starts_threads(column: Any) -> Any:
 
 
 def fills_scratch(column: Any) -> Any:
-    """Fill the scratch directory, and leave the file."""
+    """Fill the scratch directory, and leave the file in place."""
     import errno
     import os
     import tempfile
@@ -137,7 +137,7 @@ def leaves_files(column: Any) -> Any:
 
 
 def exits(_: Any) -> Any:
-    """End the process without a word."""
+    """Exit without any message."""
     import os
 
     os._exit(0)
@@ -199,7 +199,7 @@ def stops_itself(_: Any) -> Any:
 
 
 def tells_the_time(column: Any) -> Any:
-    """Return the wall clock of the worker."""
+    """Return the time of the worker's wall clock."""
     import time
 
     import pyarrow as pa

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network namespace with one cable to this machine, whose packets can be lost."""
+"""Network namespace that one virtual cable connects to this machine. A test can lose the cable's packets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def why_not() -> str:
 
 
 class Namespace:
-    """Network namespace; a context manager. `connected` makes connections from inside it."""
+    """Network namespace; a context manager. `connected` opens connections from inside the namespace."""
 
     POOL_HOST: ClassVar[str] = "10.213.77.1"
     _CLIENT_HOST = "10.213.77.2"
@@ -57,7 +57,7 @@ class Namespace:
         return made[0]
 
     def lose_everything(self) -> None:
-        """Send the packets of both sides to a machine that does not exist, from now on."""
+        """From now on, send the packets of both sides to a machine that does not exist."""
         _ip("neighbour", "replace", self._CLIENT_HOST, "lladdr", _NOBODY, "nud", "permanent", "dev", _OUTER)
         inner = ("neighbour", "replace", self.POOL_HOST, "lladdr", _NOBODY, "nud", "permanent", "dev", _INNER)
         _ip("-netns", _NAME, *inner)

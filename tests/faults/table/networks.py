@@ -18,7 +18,7 @@ from tests.support.flight import pool_status
 from tests.support.waiting import until
 
 _REPLY_BYTES = 8 << 20
-# A pool that soon sends keepalives over silent connections.
+# Options of a pool that soon sends keepalives over silent connections.
 _ATTENTIVE = {"updraft.service.listeners.KEEPALIVE_SECONDS": 10.0}
 _SHORT_SECONDS = 5.0
 
@@ -106,7 +106,7 @@ def _cut(cut: Callable[[Proxy], None], begin: Callable[[Scene, str], Call]) -> C
 
 
 def _half_open(begin: Callable[[Scene, str], Call]) -> Callable[[Scene], grpc.StatusCode]:
-    """Keep both sides from hearing each other, and every connection open until the pool has given up."""
+    """Drop the data of both sides, but keep every connection open until the pool has given up."""
 
     def happens(scene: Scene) -> grpc.StatusCode:
         with Proxy(scene.pool.tcp_address) as proxy:
@@ -121,7 +121,7 @@ def _half_open(begin: Callable[[Scene, str], Call]) -> Callable[[Scene], grpc.St
 
 
 def _black_hole(begin: Callable[[Scene, str], Call]) -> Callable[[Scene], grpc.StatusCode]:
-    """Lose all packets of the kernel too, including acknowledgments."""
+    """Lose all packets, including the acknowledgments that the kernel sends."""
 
     def happens(scene: Scene) -> grpc.StatusCode:
         space = scene.place
@@ -155,7 +155,7 @@ def _silent_connections(scene: Scene) -> grpc.StatusCode:
     call = scene.call(well)
     call.send()
     code = call.finish()
-    # The pool closes them; the client's ends stay open until then.
+    # The pool closes these connections; the client keeps its ends open until then.
     for one in silent:
         one.settimeout(30)
         while one.recv(4096):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools in bad places: on a full disk, with a log that cannot be written, under clocks that jump."""
+"""Pools in bad environments: on a full disk, with a log that cannot be written, under clocks that jump."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tests.support.pool import LocalPool
 
 _SMALL_DISK = "16m"
 _DAY_SECONDS = 86_400
-# Long enough for everything that the pool does every second.
+# Long enough for every task that the pool repeats each second.
 _TURN_SECONDS = 2.0
-# More than the first batch needs to reach its function.
+# Long enough for the first batch to reach its function.
 _DEADLINE_SECONDS = 6.0
 _NO_ROOM = frozenset({grpc.StatusCode.UNAVAILABLE})
 
@@ -50,7 +50,7 @@ class Place:
 
 
 def rows() -> Iterator[Fault]:
-    """Yield disks, logs and clocks."""
+    """Yield faults of disks, logs and clocks."""
     yield Fault("disk-filled-by-a-function", _runs(hostile.fills_scratch), OK, place=_small_disk, needs=why_no_mount)
     yield Fault(
         "disk-full-when-an-artifact-arrives", _uploads(32 << 20), _NO_ROOM, place=_small_disk, needs=why_no_mount
@@ -94,7 +94,7 @@ def _jumps_idle(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
         call = scene.call(hostile.tells_the_time)
         call.send()
         code = call.finish()
-        # Proves that the clock has jumped.
+        # This line proves that the clock has jumped.
         assert abs(float(call.answers()[0]) - time.time() - seconds) < 60
         return code
 
@@ -102,7 +102,7 @@ def _jumps_idle(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
 
 
 def _jumps_computing(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
-    """Jump long before the call's deadline; a jump ahead must not bring it forward."""
+    """Make the clock jump long before the call's deadline; a jump ahead must not bring the deadline forward."""
 
     def happens(scene: Scene) -> grpc.StatusCode:
         call = scene.call(computing(scene.notes))
@@ -117,7 +117,7 @@ def _jumps_computing(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
 
 
 def _jumps_before_the_deadline(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
-    """Jump before the client's deadline; the pool's clock must not move it."""
+    """Make the clock jump shortly before the client's deadline; the jump must not move the deadline."""
 
     def happens(scene: Scene) -> grpc.StatusCode:
         began_seconds = time.monotonic()
@@ -126,7 +126,7 @@ def _jumps_before_the_deadline(seconds: int) -> Callable[[Scene], grpc.StatusCod
         scene.victims.append(scene.worker())
         scene.place.clock.put_off(seconds)
         code = call.ended()
-        # With a clock that jumped a day it would have ended at once.
+        # If the deadline used the wall clock, the call would end at once after a jump of a day.
         assert time.monotonic() - began_seconds >= _DEADLINE_SECONDS
         return code
 
@@ -174,12 +174,12 @@ def _full_log(_: Path) -> Iterator[Place]:
 def _unread_log(directory: Path) -> Iterator[Place]:
     pipe = directory / "log"
     os.mkfifo(pipe)
-    # Both ends, because opening a pipe without a reader blocks.
+    # Open both ends, because opening a pipe without a reader blocks.
     number = os.open(pipe, os.O_RDWR)
     try:
         yield Place(log=pipe)
     finally:
-        # Stopped processes may still write to the log.
+        # Close the pipe in a thread, because stopped processes may still write to the log.
         threading.Thread(target=os.close, args=(number,)).start()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals to each process of a pool, in each phase of an exchange in which the outcome differs."""
+"""Signals to each process of a pool, in each phase of an exchange that leads to a different outcome."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from tests.support.flight import pool_status
 from tests.support.waiting import until
 
 REPLY_BYTES = 32 << 20
-# Longer than the pause between a pool's looks at its processes, shorter than its patience with a stuck one.
+# Longer than the pause between two of the pool's checks of its processes, shorter than the time after which the pool
+# replaces a stuck process.
 _STOPPED_SECONDS = 1.0
 
 
 @dataclass
 class Open:
-    """Exchange in some phase."""
+    """Exchange that a phase has opened, if any."""
 
     call: Call | None = None
     worker: psutil.Process | None = None
@@ -137,7 +138,7 @@ SIGNALS: dict[signal.Signals, tuple[str, ...]] = {
 
 
 def rows() -> Iterator[Fault]:
-    """Yield victim x phase x signal."""
+    """Yield a fault for each victim, phase and signal."""
     for number, phases in SIGNALS.items():
         for phase in phases:
             for victim in _VICTIMS:
@@ -157,10 +158,10 @@ def _expected(victim: str, phase: str, number: signal.Signals) -> tuple[frozense
         return NO_CALL, pool
     if deadly and victim in ("front", "supervisor"):
         return UNAVAILABLE, pool
-    # At a second SIGTERM, a supervisor does not wait for running exchanges.
+    # A second SIGTERM makes a supervisor end without waiting for running exchanges.
     if draining and victim == "supervisor" and number == signal.SIGTERM:
         return UNAVAILABLE, pool
-    # In these two phases the exchange has no worker yet, or does not depend on one; a waiting exchange gets another.
+    # An exchange that waits has no worker yet, and one that uploads does not depend on its worker: it receives another.
     if deadly and victim == "worker" and phase not in ("waiting", "uploading"):
         return ABORTED, pool
     if victim == "worker" and number == signal.SIGTERM:
@@ -174,12 +175,13 @@ def _signalled(victim: str, phase: str, number: signal.Signals) -> Callable[[Sce
         process = _process(scene, victim, found)
         process.send_signal(number)
         if number == signal.SIGSTOP:
-            # Duration of the fault.
+            # The process stays stopped for this long.
             time.sleep(_STOPPED_SECONDS)
             process.resume()
         elif number in _DEADLY:
             scene.victims.append(process)
-            # A worker without an exchange is stopped, so signals other than SIGKILL end it only once it continues.
+            # The pool stops a worker without an exchange, so a signal other than SIGKILL ends this worker only when it
+            # continues.
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
             until("the victim has ended", lambda: _ended(process))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP proxy between client and pool that can be slow, cut connections, half-close them and drop everything."""
+"""TCP proxy between client and pool that can delay data, cut connections, half-close them and drop all data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINGER_ZERO = struct.pack("ii", 1, 0)
 
 
 class Proxy:
-    """Proxy; a context manager. `connect` makes connections to the pool."""
+    """Proxy between client and pool; a context manager. `connect` opens connections to the pool."""
 
     def __init__(self, address: str, connect: Callable[[str], socket.socket] | None = None) -> None:
         self._target = address
@@ -25,13 +25,13 @@ class Proxy:
         """Delay of every piece, in both directions."""
         self.piece_bytes = _PIECE_BYTES
         self.swallows = threading.Event()
-        """While it is set, what arrives is taken and thrown away."""
+        """While it is set, the proxy reads all data and drops it."""
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def reset(self) -> None:
-        """Cut every connection by RST, on both sides."""
+        """Cut every connection with RST, on both sides."""
         for one in self._sockets():
             with contextlib.suppress(OSError):
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
@@ -39,19 +39,19 @@ class Proxy:
                 one.close()
 
     def close_in_order(self) -> None:
-        """End every connection by FIN, on both sides."""
+        """End every connection with FIN, on both sides."""
         for one in self._sockets():
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
     def close_towards_pool(self) -> None:
-        """Tell the pool that no more data will come, and keep forwarding its replies."""
+        """Half-close the connections to the pool with FIN, and keep forwarding the pool's replies."""
         for _, server in self._pairs:
             with contextlib.suppress(OSError):
                 server.shutdown(socket.SHUT_WR)
 
     def close_towards_client(self) -> None:
-        """Tell the client that no more data will come, and keep forwarding what it sends."""
+        """Half-close the connections to the client with FIN, and keep forwarding the client's data."""
         for client, _ in self._pairs:
             with contextlib.suppress(OSError):
                 client.shutdown(socket.SHUT_WR)

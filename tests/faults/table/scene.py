@@ -34,7 +34,7 @@ class Scene:
     def __init__(self, notes: Path, fault: Fault) -> None:
         self.notes = notes
         self.place: Any = None
-        """Result of the fault's `place`."""
+        """Environment that the fault's `place` made."""
         self._make_place = fault.place
         self._cleared = contextlib.ExitStack()
         # Unlike pytest's, short enough for the path of a Unix socket.
@@ -76,7 +76,7 @@ class Scene:
         (self.notes / "go").touch()
 
     def worker(self, directory: Path | None = None) -> psutil.Process:
-        """Return the worker whose function has reached the point that the test wants."""
+        """Return the worker whose function waits at the point that the test has chosen."""
         note = (directory or self.notes) / "reached"
         until("the function is where it waits", note.exists)
         return psutil.Process(int(note.read_text()))
@@ -90,18 +90,18 @@ class Scene:
             assert call.answers() == ["well"]
 
     def wait_until_whole(self) -> None:
-        """Wait until the killed processes are gone and the pool has its processes."""
+        """Wait until the killed processes are gone and the pool has all of its processes."""
         until("what was killed has ended", lambda: not any(map(_lives, self.victims)))
         until("the pool is whole", lambda: is_whole(self.pool, WORKERS))
 
     def start_again(self) -> None:
-        """Start the pool as its platform would, once every process has ended."""
+        """Start the pool as its platform would, when every process has ended."""
         wait_until_gone(self._family, self._addresses)
         self.pool.start_again()
         until("the pool is whole", lambda: is_whole(self.pool, WORKERS))
 
     def is_as_before(self) -> None:
-        """Check that the pool has released everything that the fault took; the error names the rest."""
+        """Check that the pool has released everything that the fault used; the error lists what remains."""
         excess: list[str] = ["never asked"]
 
         def nothing_more() -> bool:
@@ -119,7 +119,8 @@ class Scene:
 
     def _become_familiar(self) -> None:
         until("the pool is whole", lambda: is_whole(self.pool, WORKERS))
-        # Opening or importing something once is not a leak, so each worker first does so, with an artifact.
+        # A worker that opens or imports something for the first time does not leak. So let each worker run an exchange
+        # with an artifact before the first measurement.
         open_calls = [self.call(well, artifacts={"familiar": _ARCHIVE}) for _ in range(WORKERS)]
         for call in open_calls:
             call.wait_for("admitted")
@@ -132,7 +133,8 @@ class Scene:
             held = held_by(self.pool, self.runtime)
             looks.append(held)
             resting = dict.fromkeys(held.counters, 0) | {"idle": WORKERS}
-            # A newly forked helper of the zygote still has the zygote's name, and counts as a process.
+            # A newly forked helper of the zygote still has the zygote's name, so it raises the number of processes for
+            # a moment.
             settled = len(looks) > 1 and looks[-2].processes == held.processes
             return held if settled and held.counters == resting and not held.artifacts.on_their_way else None
 

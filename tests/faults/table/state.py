@@ -20,20 +20,20 @@ MEMORY_TOLERANCE_BYTES = 48 << 20
 """Memory that an allocator may keep of the table's largest message, 32 MiB, and of three good exchanges."""
 
 _ROUNDED_BYTES = 64 << 10
-"""Bytes that the store counts for an artifact besides its content, and for directories."""
+"""Rounding error: bytes that the store counts for directories, and for an artifact in addition to its content."""
 
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Cache, which may hold more than before; the bytes it reports must be on disk."""
+    """Artifact store. It may hold more than before the fault, but the bytes that it reports must be on disk."""
 
     told_bytes: int
     disk_bytes: int
     on_their_way: int
-    """Files that are arriving or waiting for removal."""
+    """Number of files that are arriving or waiting for removal."""
 
     def excess(self, before: Artifacts) -> list[str]:
-        """Return what the store holds without use."""
+        """Return a description of bytes and files that belong to no stored artifact."""
         more_bytes = (self.told_bytes - before.told_bytes) - (self.disk_bytes - before.disk_bytes)
         found = [f"room of {more_bytes} bytes for no artifact"] if more_bytes > _ROUNDED_BYTES else []
         return found + ([f"{self.on_their_way} artifacts on their way"] if self.on_their_way else [])
@@ -46,13 +46,13 @@ class Held:
     counters: dict[str, int]
     processes: int
     descriptors: dict[str, int]
-    """Descriptors of the processes that let this user count them; only root may look into the others."""
+    """Number of descriptors of each process that this user may inspect; root may inspect all processes."""
     resident_bytes: dict[str, int]
     scratch_directories: int
     artifacts: Artifacts
 
     def excess(self, before: Held) -> list[str]:
-        """Return what has grown or changed."""
+        """Return a description of what has grown or changed."""
         found = []
         if self.counters != before.counters:
             found.append(f"counters {self.counters}, not {before.counters}")
@@ -71,14 +71,14 @@ class Held:
 
 
 def held_by(pool: LocalPool, runtime: Path) -> Held:
-    """Return what the pool holds now; raise psutil.Error or a connection error if it is not whole."""
+    """Return what the pool holds now; raise psutil.Error or a connection error if a process of the pool is missing."""
     roles = {"supervisor": psutil.Process(pool.pid), "zygote": pool.zygote(), "front": pool.front()}
     living = {role: process for role, process in roles.items() if process is not None}
     status = pool_status(pool.tcp_address)
     told = json.loads(pool.page("/status.json")[0])
     metrics = _metrics(pool)
     members = pool.members()
-    # The meter runs as long as a worker's scratch directory has files, which an owner may leave there.
+    # The meter process runs as long as a worker's scratch directory contains files, which an owner may leave there.
     meters = sum(process.name() == "updraft-meter" for process in members)
     descriptors = _descriptors(living)
     if "zygote" in descriptors:
@@ -109,7 +109,7 @@ def _metrics(pool: LocalPool) -> dict[str, float]:
 
 
 def _artifacts(told_bytes: int, runtime: Path) -> Artifacts:
-    # Unlike rglob, os.walk passes over directories that the pool is removing.
+    # Unlike rglob, os.walk skips directories that disappear because the pool is removing them.
     stores = [Path(path) for path, _, _ in os.walk(runtime) if Path(path).name == "artifacts"]
     listed = {Path(path): folders + files for store in stores for path, folders, files in os.walk(store)}
     passing = sum(len(listed[store / name]) for store in stores for name in ("arriving", "trash"))
@@ -127,7 +127,7 @@ def _descriptors(processes: Mapping[str, psutil.Process]) -> dict[str, int]:
 
 
 def _scratch_directories(runtime: Path) -> int:
-    """Count scratch directories: a worker's lives as long as the worker, whatever its owner left there."""
+    """Count scratch directories. A worker's directory exists as long as the worker, even if it contains files."""
     scratches = [path for scratch in runtime.rglob("scratch") for path in scratch.iterdir()]
-    # The trash counts as many as it contains.
+    # Count the directories in the trash one by one.
     return sum(len(list(path.iterdir())) if path.name == ".trash" else 1 for path in scratches)

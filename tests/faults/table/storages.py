@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage that fails, lies or is full, and a writer that gets signals."""
+"""Storage that fails, reports false results or is full, and a writer that receives signals."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from updraft.errors import PoolUnavailableError, SinkError
 _LOST = {"EIO": errno.EIO, "ESTALE": errno.ESTALE, "ENOSPC": errno.ENOSPC}
 _STOPPED_SECONDS = 1.0
 _DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
-# Room for the good files, but not for the one that fills it.
+# Large enough for the good files, but too small for the file that fills the disk.
 _SMALL_DISK = "12m"
 
 
 def rows() -> Iterator[WriterFault]:
-    """Yield failing calls, a full disk, and writer x phase x signal."""
+    """Yield failing calls, a full disk, and a fault for each writer process, phase and signal."""
     for call in ("write", "fsync", "close"):
         for name, number in _LOST.items():
             lost = FailingCall(call, ".updraft$", number, times=1)
@@ -49,7 +49,7 @@ def rows() -> Iterator[WriterFault]:
         yield replace(fault, name=f"{fault.name}-with-receivers", receivers=2)
     for number in (*_DEADLY, signal.SIGSTOP):
         dies = number in _DEADLY
-        # A single receiver, so that it holds the file's connection.
+        # Start a single receiver, so that it holds the file's connection.
         name, happens = f"receiver-idle-{number.name}", _signalled_idle(number, _server)
         yield WriterFault(name, happens, heals=dies, receivers=1)
         name, happens = f"receiver-writing-{number.name}", _signalled_writing(number, _server)
@@ -58,7 +58,7 @@ def rows() -> Iterator[WriterFault]:
 
 
 def _signals() -> Iterator[WriterFault]:
-    """Yield signals to the process that encodes, and to its supervisor."""
+    """Yield signals to the process that encodes, and signals to its supervisor."""
     for number in (*_DEADLY, signal.SIGSTOP):
         name, happens = f"writer-child-idle-{number.name}", _signalled_idle(number, _child)
         yield WriterFault(name, happens, heals=number in _DEADLY)
@@ -142,7 +142,7 @@ def _signalled_writing(
 def _signalled(process: psutil.Process, number: signal.Signals) -> None:
     process.send_signal(number)
     if number == signal.SIGSTOP:
-        # Duration of the fault.
+        # The process stays stopped for this long.
         time.sleep(_STOPPED_SECONDS)
         process.resume()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each fault has the effect on its own exchange that the table says, and no lasting effect on the pool."""
+"""Each fault affects its own exchange as the table states, and has no lasting effect on the pool."""
 
 from __future__ import annotations
 

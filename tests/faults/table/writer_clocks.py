@@ -16,13 +16,13 @@ from tests.support.waiting import until
 from updraft.errors import DeadlineError
 
 _JUMPS = {"a-day-ahead": 86_400, "a-day-back": -86_400, "to-1970": -int(time.time())}
-# Long enough for everything that the writer does every second.
+# Long enough for every task that the writer repeats each second.
 _TURN_SECONDS = 2.0
 _DEADLINE_SECONDS = 4.0
 
 
 def rows() -> Iterator[WriterFault]:
-    """Yield jumps with no file open, while one is written, and before its deadline."""
+    """Yield clock jumps while no file is open, while a client writes a file, and before the file's deadline."""
     for name, seconds in _JUMPS.items():
         yield _row(f"writer-clock-jumps-{name}-idle", _jumps_idle(seconds), published=True)
         yield _row(f"writer-clock-jumps-{name}-writing", _jumps_writing(seconds), published=True)
@@ -46,7 +46,7 @@ def _jumps_idle(seconds: int) -> Callable[[WriterScene], None]:
         scene.place.put_off(seconds)
         time.sleep(_TURN_SECONDS)
         scene.write()
-        # Proves that the clock has jumped.
+        # This line proves that the clock has jumped.
         until("the log has a line by the clock that is off", lambda: abs(_told(scene) - time.time() - seconds) < 60)
 
     return happens
@@ -80,7 +80,7 @@ def _jumps_before_the_deadline(seconds: int) -> Callable[[WriterScene], None]:
                     file.write(TABLE)
                     time.sleep(0.1)
         finally:
-            # With a clock that jumped a day it would have ended at once.
+            # If the deadline used the wall clock, the call would end at once after a jump of a day.
             assert time.monotonic() - began_seconds >= _DEADLINE_SECONDS
 
     return happens

@@ -30,10 +30,10 @@ from updraft.client.writer import WriterClient
 from updraft.errors import UpdraftError
 from updraft.v1.write_pb2 import Codec, Compression, ParquetOptions
 
-# Numbers that no encoding makes smaller.
+# Random numbers, which no encoding makes smaller.
 TABLE = pa.table({"n": np.random.default_rng(0).integers(-(2**62), 2**62, 100_000)})
 _BATCHES = 4
-# Several row groups, so that something is written before the file ends.
+# Make several row groups, so that the writer stores some bytes before the file ends.
 _OPTIONS = ParquetOptions(row_group_bytes=1 << 17, compression=Compression(codec=Codec.CODEC_NONE))
 _GOOD_FILES = 3
 
@@ -45,21 +45,21 @@ class WriterFault:
     name: str
     happens: Callable[[WriterScene], None]
     client: type[UpdraftError] | None = None
-    """Error that the client gets; None: it has its receipt, or no file was open."""
+    """Error that the client receives; None if the client receives its receipt or no file was open."""
     published: bool | None = None
-    """Whether the file exists afterwards; None: the fault has no file, or both are allowed."""
+    """Whether the file exists afterwards; None if there was no file or both outcomes are allowed."""
     unfinished: int = 0
-    """Number of remaining hidden files: a killed writer cannot remove its unfinished file."""
+    """Number of hidden files that remain: a killed writer cannot remove its unfinished file."""
     starts_again: bool = False
-    """Whether the writer ends and its platform starts it again."""
+    """Whether the whole writer ends, so that its platform starts it again."""
     heals: bool = False
-    """Whether the process that clients connect to ends and is replaced."""
+    """Whether the process that clients connect to ends, so that the writer replaces it."""
     receivers: int = 0
-    """Number of receivers; 0: the process that encodes also receives."""
+    """Number of receivers; with 0, the process that encodes also receives."""
     place: Callable[[Path], AbstractContextManager[Any]] = nullcontext
-    """Environment of its root."""
+    """Context manager for the environment of the writer's root."""
     needs: Callable[[], str] = str
-    """Function that returns why this machine cannot have the fault; empty if it can."""
+    """Function that returns why this machine cannot produce the fault; empty if it can."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ class WriterScene:
     """Writer that has written three good files, and whose system calls can fail; a context manager."""
 
     def __init__(self, directory: Path, fault: WriterFault) -> None:
-        # Not pytest's directory, because a small disk is mounted over it.
+        # Use no directory of pytest, because a test may mount a small disk over this directory.
         self._directory = Path(tempfile.mkdtemp(prefix="updraft-faults-"))
         self.root = self._directory / "data"
         self.place: Any = None
-        """Result of the fault's `place`."""
+        """Environment that the fault's `place` made."""
         self._rules = self._directory / "rules"
         self._numbers = itertools.count(1)
         self._names = itertools.count(1)
@@ -119,7 +119,7 @@ class WriterScene:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def fail(self, *calls: FailingCall) -> None:
-        """Make only these calls fail from now on."""
+        """From now on, make these calls fail, and no others."""
         fresh = self._rules.with_suffix(".new")
         fresh.write_text("".join(f"{line}\n" for line in (next(self._numbers), *calls)))
         fresh.replace(self._rules)
@@ -133,7 +133,7 @@ class WriterScene:
                 yield file
 
     def write(self, name: str = "part.parquet") -> None:
-        """Write a file of several row groups and read it again."""
+        """Write a file of several row groups and read the file again."""
         with self.open_file(name) as file:
             for _ in range(_BATCHES):
                 file.write(TABLE)
@@ -147,22 +147,22 @@ class WriterScene:
             (self.root / name).unlink()
 
     def start_again(self) -> None:
-        """Start the writer as its platform would, once it has ended."""
+        """Start the writer as its platform would, when it has ended."""
         family = self.writer.members()
         self.writer.wait(timeout_seconds=HANG_SECONDS)
         until("every process of the writer has ended", lambda: not any(member.is_running() for member in family[1:]))
         self.writer.start_again()
 
     def child(self) -> psutil.Process | None:
-        """Return the process that encodes, or None while it is being replaced."""
+        """Return the process that encodes, or None while the supervisor replaces it."""
         return next(iter(self.writer.members()[1:]), None)
 
     def server(self) -> psutil.Process | None:
-        """Return the process that clients connect to, or None while it is being replaced."""
+        """Return the process that clients connect to, or None while the writer replaces it."""
         return next(iter(self.writer.members()[2 if self._has_receivers else 1 :]), None)
 
     def wait_until_healed(self) -> None:
-        """Wait until the process that clients connect to has a successor that serves."""
+        """Wait until a new process serves clients."""
 
         def serves() -> bool:
             if self.server() in (None, self._first_server):

@@ -22,7 +22,7 @@ class Component:
     name: str
     version: str
     purl: str
-    """Package URL, by which vulnerabilities are looked up."""
+    """Package URL, which identifies the package in the vulnerability service."""
     licences: tuple[str, ...] | None
     """Licenses as the package names them; None if its metadata is not available."""
 
@@ -58,11 +58,11 @@ def _licences(entry: dict[str, list[dict[str, dict[str, str]]]], language: str) 
 
 
 def _licences_of_package(name: str) -> tuple[str, ...] | None:
-    """Return the license from the installed package's metadata, because uv's bill has none."""
+    """Return the license from the installed package's metadata, because uv's bill contains no licenses."""
     try:
         said = metadata.metadata(name).json
     except metadata.PackageNotFoundError:
         return None
     licence = str(said.get("license_expression") or said.get("license") or "")
-    # Some packages put the whole license text there.
+    # Some packages put the whole license text into this field.
     return (licence,) if licence and "\n" not in licence else ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""License check: the licenses of shipped packages against the list of allowed ones."""
+"""License check, which compares the licenses of shipped packages with the allowed licenses."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.programs.audit.policy import POLICY_FILE, Policy
 
 
 def licence_of(component: Component, policy: Policy) -> str:
-    """Return the SPDX expression from the policy or else from the component; empty if neither has one."""
+    """Return the SPDX expression from the policy or else from the component; empty if neither names a license."""
     own = policy.licences.get(component.name)
     if own is not None:
         return own
     named = [policy.licence_names.get(licence, licence) for licence in component.licences or ()]
     try:
-        # Maven lists alternatives, of which we may choose one.
+        # Maven lists alternative licenses; we may choose one.
         return canonicalize_license_expression(" OR ".join(named if len(named) == 1 else map("({})".format, named)))
     except InvalidLicenseExpression:
         return ""

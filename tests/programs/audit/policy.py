@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policy on what may be shipped: audit.toml."""
+"""Policy on the packages that may ship with Updraft: audit.toml."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POLICY_FILE = Path(__file__).with_name("audit.toml")
 
 
 class AuditError(Exception):
-    """Raised if something cannot be looked up or read: an audit without all of its data must not pass."""
+    """Raised if a look-up or a file fails, because an audit must not pass without all of its data."""
 
 
 class Ignored(BaseModel):
@@ -34,9 +34,9 @@ class Policy(BaseModel):
     allowed_licences: frozenset[str]
     """SPDX identifiers."""
     licence_names: dict[str, str] = {}
-    """Names that packages use, with the SPDX expression that each means."""
+    """Names that packages use for licenses, each with its SPDX expression."""
     licences: dict[str, str] = {}
-    """SPDX expressions of packages whose metadata has none."""
+    """SPDX expressions for packages whose metadata names no license."""
     ignored: tuple[Ignored, ...] = ()
 
     def ignores(self, vulnerability: str, today: date) -> bool:

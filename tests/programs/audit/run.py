@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make audit`: read the bills of materials, check licenses against the policy, ask OSV for known vulnerabilities.
+"""`make audit`: read the bills of materials, check licenses against the policy, query OSV for known vulnerabilities.
 
-The exit status is 1 if something may not be shipped or could not be looked up.
+The exit status is 1 if a package must not be shipped, or if a look-up failed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.programs.audit.vulnerabilities import OSV, Finding, look_up
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Audit and print the findings; return 1 if any of them needs action."""
+    """Audit and print the findings; return 1 if any finding needs action."""
     options = _options(arguments)
     try:
         policy = read_policy()

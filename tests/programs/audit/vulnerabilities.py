@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Known vulnerabilities of components, from a service with OSV's API (https://google.github.io/osv.dev/api).
 
-One request with the bills' package URLs covers both languages. Existing tools read the files of either uv or Maven, or
-have to be fetched as a binary. An incomplete answer is an error, never a pass.
+One request with the bills' package URLs covers both languages. Existing tools read files of either uv or Maven but not
+of both, or must be downloaded as a binary. An incomplete answer is an error, never a pass.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Finding:
     severity: str
     summary: str
     fixed: tuple[str, ...]
-    """Versions of the component that fix it."""
+    """Versions of the component in which the vulnerability is fixed."""
 
 
 def look_up(components: Sequence[Component], url: str = OSV) -> list[Finding]:

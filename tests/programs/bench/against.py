@@ -2,9 +2,9 @@
 """`make bench-against BASE=../checkout`: cost of UDFs with this tree's pool and connector against another checkout's.
 
 `make setup connector` must have run in each checkout. Each checkout starts its own pool and Spark with its own code.
-Both run the same case in turn, in random order within each pair, so both see the same noise. The program prints the
-median of this tree's cost divided by the other's, in CPU seconds of all processes and in wall seconds, with the 95%
-confidence interval of the median. It measures without targets.
+Both checkouts run the same case in turn, in random order within each pair, so noise affects both equally. The program
+prints the median ratio of this tree's cost to the other checkout's, in CPU seconds of all processes and in wall
+seconds, with the 95% confidence interval of the median. There are no targets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.programs.bench.cases import CASES
 from tests.support.paths import BUILD, REPOSITORY
 
 _DIRECTORY = BUILD / "bench"
-# Runs in a checkout with its own code, so changes to the benchmark itself count too.
+# Program that runs in each checkout with the checkout's own code, so changes to the benchmark affect the result too.
 _RUNNER = """
 import json, os, sys, tempfile
 from pathlib import Path
@@ -52,7 +52,7 @@ _IN_MEMORY = [case for case in CASES if case.table is None]
 
 @dataclass
 class Pairs:
-    """Runs of a case in pairs: this tree's and the other's."""
+    """Runs of a case in pairs: one of this tree and one of the other checkout."""
 
     case: str
     rows: int
@@ -61,7 +61,7 @@ class Pairs:
 
 
 def main() -> int:
-    """Measure, write build/bench/against.json, print the table."""
+    """Measure, write build/bench/against.json and print the table."""
     options = _options()
     load = os.getloadavg()[0]
     found = [Pairs(case.name, case.scaled(options.rows_scale)) for case in options.cases]
@@ -109,7 +109,7 @@ def _runner(checkout: Path) -> Iterator[Runner]:
 
 
 def _run(process: Runner, pairs: Pairs) -> tuple[float, float]:
-    """Return wall and CPU seconds."""
+    """Return the wall and CPU seconds of one run."""
     assert process.stdin is not None
     process.stdin.write(json.dumps([pairs.case, pairs.rows]) + "\n")
     wall, cpu = _answer(process, pairs.case)
@@ -143,9 +143,9 @@ def _columns(seconds: Sequence[tuple[float, float]]) -> str:
 
 
 def outside(count: int) -> int:
-    """Return how many of `count` sorted values to leave out at each end, for the interval of their true median.
+    """Return how many of `count` sorted values to omit at each end to get the interval of the true median.
 
-    Each value lies below the true median with a chance of a half.
+    Each value is below the true median with a probability of one half.
     """
     below, chance = 0, 0.0
     while chance + math.comb(count, below) / 2**count <= (1 - _CONFIDENCE) / 2:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-aggregates`: the mean of each group, by an aggregate registered with a pool and by stock's pandas_udf.
 
-Both read the same rows in one Spark and take turns. The registered aggregate is `mean` of
-docs/examples/functions/shop.py, called by name from SQL; it shuffles the states of groups. The other is a
-grouped-aggregate pandas_udf, which shuffles all rows; the program checks in the plan that stock runs it. Bytes are the
-shuffle bytes that Spark reports. build/bench/aggregates.json has every run. The exit status is 1 if a promise is
-missed: at most a tenth of the bytes, and at least three times as fast.
+Both aggregates read the same rows in one Spark session and take turns. The registered aggregate is `mean` of
+docs/examples/functions/shop.py, called by name from SQL; it shuffles the states of groups. The pandas_udf is a grouped
+aggregate, which shuffles all rows; the program checks in the plan that stock runs it. Bytes are the shuffle bytes that
+Spark reports. build/bench/aggregates.json contains every run. The exit status is 1 if a promise is missed: at most a
+tenth of stock's bytes, and at least three times stock's speed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support.pool import LocalPool
 from tests.support.spark import executed_plan, flight_operators, local_spark, stock_confs, stock_operators
 
 _MOST_BYTES = 0.1
-"""Largest share of stock's shuffle bytes that ours may write."""
+"""Largest share of stock's shuffle bytes that our aggregate may write."""
 _LEAST_SPEED = 3.0
 _PARTITIONS = 4
 _STOCK, _OURS = "stock", "updraft"
@@ -42,18 +42,18 @@ _CATALOG = "spark.sql.catalog.updraft"
 
 @dataclass
 class Aggregated(Record):
-    """Runs of one side, with the shuffle bytes of each."""
+    """Runs of one aggregate, with the shuffle bytes of each run."""
 
     shuffle_bytes: list[int] = field(default_factory=list)
 
     @property
     def median_shuffle_bytes(self) -> float:
-        """Median of the counted runs."""
+        """Median shuffle bytes of the counted runs."""
         return statistics.median(self.shuffle_bytes)
 
 
 def main() -> int:
-    """Measure, write build/bench/aggregates.json, print; return 1 if a promise is missed."""
+    """Measure, write build/bench/aggregates.json, print the results; return 1 if a promise is missed."""
     options, load = _options(), os.getloadavg()[0]
     connector_jar()
     print(f"{options.rows:,} rows in {options.groups} groups, {options.pairs} pairs of runs")
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def lines(stock: Aggregated, ours: Aggregated) -> Sequence[str]:
-    """Return the results in words."""
+    """Return the results as lines of text."""
     of_sides = (
         f"{side.variant:8}{side.median_wall_s:9.2f} s{side.median_cpu_s:9.2f} CPU s"
         f"{side.median_shuffle_bytes:15,.0f} bytes through the shuffle"
@@ -94,7 +94,7 @@ def missed(stock: Aggregated, ours: Aggregated) -> Sequence[str]:
 
 
 def speed(stock: Aggregated, ours: Aggregated) -> float:
-    """Return our speed as a multiple of stock's: the median of the pairs."""
+    """Return our speed as a multiple of stock's: the median ratio of the pairs."""
     return statistics.median(_speeds(stock, ours))
 
 
@@ -104,7 +104,7 @@ def share_of_bytes(stock: Aggregated, ours: Aggregated) -> float:
 
 
 def _speeds(stock: Aggregated, ours: Aggregated) -> Sequence[float]:
-    """Return the ratio of each pair."""
+    """Return the ratio of speeds of each pair."""
     return [theirs / own for theirs, own in zip(stock.wall_s, ours.wall_s, strict=True)]
 
 
@@ -113,7 +113,7 @@ def measure(options: argparse.Namespace) -> tuple[Aggregated, Aggregated]:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
     sides = [Aggregated("mean", name, options.rows) for name in (_STOCK, _OURS)]
     with LocalPool(workers=POOL_WORKERS, session_functions="off", arguments=["--functions", "shop"]) as pool:
-        # Without an endpoint, session functions stay on stock.
+        # Without an endpoint, session functions run on stock.
         confs = {
             _CATALOG: "io.updraft.spark.FunctionCatalog",
             f"{_CATALOG}.pool.bench": pool.tcp_endpoint,
@@ -141,7 +141,7 @@ def _run(spark: SparkSession, side: Aggregated, pool_pid: int, options: argparse
     means = {row.k: row.mean for row in frame.collect()}
     wall_s, cpu_s = time.perf_counter() - started, cpu_seconds(roots) - before
     _check(means, options)
-    # Clean up now, so that the next run does not pay for it.
+    # Collect garbage now, so that the next run does not have to.
     spark._jvm.System.gc()
     if not counts:
         side.warm_up_wall_s.append(wall_s)
@@ -166,7 +166,7 @@ def _means(spark: SparkSession, variant: str, options: argparse.Namespace) -> Da
 
 
 def _check(means: dict[int, float], options: argparse.Namespace) -> None:
-    """Raise SystemExit if an answer is wrong."""
+    """Raise SystemExit if a mean is wrong."""
     for key in range(min(options.groups, options.rows)):
         count = -(-(options.rows - key) // options.groups)
         expected = key + options.groups * (count - 1) / 2

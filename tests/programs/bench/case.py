@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmark cases, each a query over a number of rows, and the inputs from which a case builds its query.
+"""Benchmark cases. A case is a query over a number of rows, with the inputs from which the case builds the query.
 
 `cases/` declares the cases, `driver.py` runs them in a Spark process, and `udf.py` compares the results.
 """
@@ -25,7 +25,7 @@ Use = Callable[[Any], Callable[..., Column]]
 
 @dataclass(frozen=True)
 class Scene:
-    """Inputs of a query. `use` gets each scalar UDF and returns it, or returns a replacement to measure Spark alone."""
+    """Inputs of a query. `use` returns the scalar UDF that it receives, or a replacement to measure Spark alone."""
 
     spark: SparkSession
     directory: Path
@@ -56,7 +56,7 @@ class Case:
     """One query of the benchmark.
 
     Attributes:
-        vectors: whether Spark can pass this kind of input as vectors.
+        vectors: whether Spark can pass this kind of input to a function as vectors.
         has_floor: whether the query can be built without its UDF, to measure Spark's own cost.
         cores: number of tasks that Spark runs at once.
         confs: settings of the connector for this case.
@@ -75,11 +75,11 @@ class Case:
     confs: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def runs_as(self, variant: Variant) -> bool:
-        """Return whether a variant runs this case: it does not if it would not differ from another variant."""
+        """Return whether a variant runs this case; a variant that would equal another variant does not."""
         return (self.vectors or not variant.needs_vectors) and (self.has_floor or variant.runs_udf)
 
     def scaled(self, scale: float) -> int:
-        """Return the number of rows at a scale."""
+        """Return the number of rows at this scale."""
         return max(1, int(self.rows * scale))
 
 
@@ -89,5 +89,5 @@ def with_udf(function: Any) -> Callable[..., Column]:
 
 
 def without_udf(function: Any) -> Callable[..., Column]:
-    """Return a replacement for the UDF, whose result is the first argument."""
+    """Return a replacement for the UDF, which returns its first argument."""
     return lambda column, *_: F.col(column)

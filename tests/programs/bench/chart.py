@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from tests.support.paths import REPOSITORY
 
-# Colors from the Okabe-Ito palette, which color-blind readers can tell apart; hatching helps in gray.
+# Colors from the Okabe-Ito palette, which color-blind readers can distinguish; hatching distinguishes them in gray.
 _TCP, _UNIX = "#0072B2", "#E69F00"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-check`: check udf.json, which `make bench-udf` wrote, against the target of every case."""
+"""`make bench-check`: compare udf.json, which `make bench-udf` wrote, with the target of every case."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.programs.bench.report import print_table, print_targets
 
 
 def main() -> int:
-    """Print targets and measurements; return 1 if a target is missed or a case was not measured."""
+    """Print targets and measurements; return 1 if a target is missed or a case has no measurement."""
     return check(record.MEASURED / "udf.json")
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-in for a GPU that copies instead of encoding, to measure the writer's own cost.
+"""Stand-in for a GPU that copies instead of encoding, so that benchmarks measure the writer's own cost.
 
-A GPU reads pinned memory without the CPU, so the stand-in does not read a row group in pinned memory. Without pinned
-memory, it copies the row group, as a driver does. It returns as many bytes as an encoded row group has, one column of
-pages at a time, from one reused buffer, as libcudf does. The footer is that of a file with the same number of nulls.
+A GPU reads pinned memory without the CPU, so the stand-in does not read a row group that lies in pinned memory. Without
+pinned memory, the stand-in copies the row group, as a driver does. It returns as many bytes as an encoded row group
+contains, one column of pages at a time, from one reused buffer, as libcudf does. The file's footer describes nulls
+instead of the values.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 from updraft.flight_data import varint
 from updraft_writer.gpu.engine import DeviceFile, DeviceMemoryError, Plan
 
-# Default of libcudf.
+# Default value of libcudf.
 _PAGE_ROWS = 20_000
 
 
@@ -59,7 +60,7 @@ class CopyingDevice:
         """Do nothing: this memory never fails."""
 
     def memory(self, purpose: str, size: int) -> Any:
-        """Return memory of this thread that was used before. Like a library, keep it for the next row group."""
+        """Return memory that this thread has used before. Like libcudf, keep the memory for the next row group."""
         found = getattr(self._memory, purpose, None)
         if found is None or len(found) < size:
             found = np.ones(2 * size, np.uint8)
@@ -121,7 +122,7 @@ class _CopyingFile:
 
 
 def _stored_bytes(column: pa.ChunkedArray) -> int:
-    """Return the bytes of a column as the device stores it: it narrows decimals of few digits."""
+    """Return the bytes of a column as the device stores the column: decimals of few digits are narrowed."""
     is_narrow = pa.types.is_decimal128(column.type) and column.type.precision <= 18
     return int(column.nbytes) // (2 if is_narrow else 1)
 

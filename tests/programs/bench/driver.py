@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark process that runs cases on request: a line of JSON in, a line of JSON out. Started by `spark_process.py`."""
+"""Spark process that runs cases. Requests and answers are lines of JSON. `spark_process.py` starts the process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.spark import (
 
 
 def main() -> None:
-    """Serve requests. Arguments: variant, endpoint (may be empty), directory of the data."""
+    """Serve requests. Arguments: variant, endpoint (may be empty), directory of the tables."""
     name, endpoint, directory = sys.argv[1:]
     warnings.filterwarnings("ignore", module="pyspark")
     variant = next(variant for variant in VARIANTS if variant.name == name)
@@ -70,14 +70,14 @@ def _run(case: Case, rows: int, variant: Variant, spark: SparkSession, directory
 
 
 def _written(frame: DataFrame) -> tuple[float, str]:
-    """Return seconds and plan of a query."""
+    """Run a query; return its seconds and its plan."""
     started = time.perf_counter()
     frame.write.format("noop").mode("overwrite").save()
     return time.perf_counter() - started, executed_plan(frame)
 
 
 def _streamed(frame: DataFrame) -> tuple[float, str]:
-    """Return seconds and plan of a stream that processes all its input and ends."""
+    """Run a stream until it has processed all its input; return its seconds and its plan."""
     with tempfile.TemporaryDirectory() as checkpoint:
         started = time.perf_counter()
         writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
@@ -87,7 +87,7 @@ def _streamed(frame: DataFrame) -> tuple[float, str]:
 
 
 def _stays_on_stock(plan: str, variant: Variant) -> bool:
-    """Return whether the connector left a function to stock; raise SystemExit if the plan does not fit the variant."""
+    """Return whether the connector left a function to stock; raise SystemExit if the plan is not the variant's."""
     flight, stock = bool(flight_operators(plan)), bool(stock_operators(plan))
     if (flight or stock) != variant.runs_udf or (flight and not variant.connector):
         raise SystemExit(f"the plan is not that of this variant:\n{plan}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-far`: batches per second of a task whose pool is a few milliseconds away, and of one whose pool is near.
+"""`make bench-far`: batches per second of a task whose pool is a few milliseconds away, and of a task with a near pool.
 
-The function sleeps for each batch, so that the pool takes as long in both cases, however busy the machine is. Both
+The function sleeps for each batch, so the pool takes the same time in both cases, however busy the machine is. Both
 connections go through a proxy; for the far pool, the proxy delays every byte.
 """
 
@@ -26,7 +26,7 @@ _WARM_UP_RUNS = 2
 
 
 def main() -> int:
-    """Run each size of batch in turn over both connections, and print the medians."""
+    """Run each batch size in turn over both connections, and print the medians."""
     parser = argparse.ArgumentParser(prog="bench-far", description=__doc__)
     parser.add_argument("--milliseconds", type=float, default=5.0, help="round trip to the pool (5)")
     parser.add_argument("--work-milliseconds", type=float, default=1.0, help="work of the function on a batch (1)")
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def _rate(spark: SparkSession, endpoint: str, batch_bytes: int, batches: int, work_seconds: float) -> float:
-    """Return the batches per second of a query in one task."""
+    """Return the batches per second of a query with one task."""
 
     @F.pandas_udf("bigint")
     def wait(values: pd.Series) -> pd.Series:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-formats`: Delta and Iceberg tables, with data files written by the format itself, Updraft and Comet.
 
-Each variant has its own Spark on the same machine and disk, and they take turns. CPU seconds are those of the driver,
-its JVM and the writer. The table is restored before each run.
+Each variant has its own Spark on the same machine and disk, and the variants take turns. CPU seconds are those of the
+driver, its JVM and the writer. The program restores the table before each run.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Session:
 
     @contextlib.contextmanager
     def _peak(self) -> Iterator[list[int]]:
-        """Record how far the writer's memory grows during the block."""
+        """Record the largest growth of the writer's memory during the block."""
         done = threading.Event()
 
         def held() -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark with Delta and Iceberg that runs the SQL it reads: a line of JSON in, a line of JSON out."""
+"""Spark with Delta and Iceberg that runs SQL on request, with lines of JSON as requests and answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXTENSIONS = (
 
 
 def main() -> None:
-    """Run SQL; arguments: variant, directories of jars and tables, endpoint of the writer."""
+    """Serve requests. Arguments: variant, directory of jars, directory of tables, endpoint of the writer."""
     name, jars, directory, endpoint = sys.argv[1:]
     variant = VARIANTS[name]
     paths = [path for path in sorted(Path(jars).glob("*.jar")) if name == "comet" or not path.match("comet-*")]

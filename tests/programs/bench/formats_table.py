@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table of a case, in the Spark of one variant."""
+"""Table of a case, in the Spark session of one variant."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.programs.bench.formats_session import Run, Session
 
 
 class OtherWriterError(Exception):
-    """Raised if another writer than the variant's made the files: the times would be misleading."""
+    """Raised if another writer than the variant's made the files, because the times would be misleading."""
 
 
 @dataclass(frozen=True)
 class TableRun(Run):
-    """Time and memory of one run, and the size of the table after it.
+    """Time and memory of one run, and the size of the table after the run.
 
     Attributes:
         file_bytes: bytes of the table's data files after the run, including replaced files.
@@ -29,7 +29,7 @@ class TableRun(Run):
 
 
 class Table:
-    """Table that a case creates, and that is restored after each run."""
+    """Table that a case creates, and that the program restores after each run."""
 
     def __init__(self, session: Session, table_format: str, case: Case, source: Path, rows: int):
         self._session, self._format, self._case = session, table_format, case

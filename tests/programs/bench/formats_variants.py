@@ -13,9 +13,9 @@ class Variant:
 
     Attributes:
         title: name in tables.
-        formats: table formats that it can write.
-        made_by: prefix of the creator in the footers of its files.
-        extensions: SQL extensions beside those of the formats.
+        formats: table formats that the variant can write.
+        made_by: prefix of the creator's name in the footers of the variant's files.
+        extensions: SQL extensions in addition to those of the formats.
         confs: settings of the session.
     """
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-functions`: x + 1 on a pool and on the servers of arrow-udf and databend-udf, called by one client.
 
-The client is pyarrow.flight: 64 batches of 10,000 int64 in one exchange, written while replies are read. A bare server
-of pyarrow.flight, which adds in its own process, is the ceiling. All servers run at once and are called in turn, so
-noise of the machine affects all of them. build/bench/functions.json has every run, and `make bench-functions-page`
-writes docs/benchmarks-functions.md from it. The exit status is 1 if a target is missed.
+The client is pyarrow.flight: it sends 64 batches of 10,000 int64 in one exchange, and reads replies meanwhile. A bare
+server of pyarrow.flight, which computes in its own process, shows the upper limit. All servers run at once and the
+client calls them in turn, so noise of the machine affects all servers. build/bench/functions.json contains every run,
+and `make bench-functions-page` writes docs/benchmarks-functions.md from this file. The exit status is 1 if a target is
+missed.
 
 `--exchanges 16` opens that many exchanges at once, as executors do, on a pool with as many workers, and writes
 build/bench/functions-at-once.json.
@@ -38,9 +39,9 @@ from tests.support.service import WITH_ITS_OWNER
 _BATCH_ROWS = 10_000
 _SCHEMA = pa.schema([pa.field("x", pa.int64())])
 _SERVERS = REPOSITORY / "tests/programs/bench/function_servers"
-# A side that needs more time than this for all batches gets fewer batches.
+# If a side needs more time than this for all batches, the benchmark sends it fewer batches.
 _PATIENCE_SECONDS = 5.0
-# A side that has spent this time on a case stops running it.
+# When a side has spent this time on a case, the benchmark stops running the case on this side.
 _ROUNDS_SECONDS = 60.0
 
 
@@ -94,7 +95,7 @@ def measure(options: argparse.Namespace) -> list[Record]:
 
 
 def _fitting_batches(side: Side, case: str, batches: int) -> int:
-    """Warm up and return the number of batches for a run; 0 if the side does not have the case."""
+    """Warm up and return the number of batches for a run; 0 if the side does not support the case."""
     if case not in SIDES[side.name].cases:
         return 0
     one = _seconds(side.clients, case, 1)
@@ -105,7 +106,7 @@ def _fitting_batches(side: Side, case: str, batches: int) -> int:
 
 
 def _seconds(clients: Sequence[flight.FlightClient], case: str, count: int) -> float:
-    """Return the time that concurrent exchanges of `count` batches take; raise SystemExit if an answer is wrong."""
+    """Return the total time of concurrent exchanges of `count` batches; raise SystemExit if an answer is wrong."""
     batches = [
         pa.record_batch([pa.array(range(start, start + _BATCH_ROWS), pa.int64())], schema=_SCHEMA)
         for start in range(0, count * _BATCH_ROWS, _BATCH_ROWS)
@@ -156,7 +157,7 @@ def _sides(peers_python: Path, exchanges: int) -> Iterator[Sequence[Side]]:
 
 
 def _connected(address: str) -> flight.FlightClient:
-    # gRPC would otherwise share one connection among all clients of an address.
+    # Use a separate connection for each client; by default, gRPC shares a connection among all clients of an address.
     return flight.connect(address, generic_options=[("grpc.use_local_subchannel_pool", 1)])
 
 
@@ -173,7 +174,7 @@ def _server(python: Path, program: Path) -> Iterator[subprocess.Popen[str]]:
 
 def _port(process: Any, name: str) -> int:
     for line in process.stdout:
-        # The servers may print other lines first.
+        # Skip other lines that the servers may print first.
         if line.strip().isdigit():
             threading.Thread(target=process.stdout.read, daemon=True).start()
             return int(line)

@@ -16,7 +16,7 @@ from tests.support.paths import BUILD, REPOSITORY
 ONE_BY_ONE = BUILD / "bench/functions.json"
 AT_ONCE = ONE_BY_ONE.with_name("functions-at-once.json")
 TARGET = 10.0
-"""Least rows per second of a pool in either case, as a multiple of a peer's."""
+"""Least rows per second of a pool in each case, as a multiple of a compared server's."""
 
 CASES = {"rows": "a Python function of one value", "batch": "a function of a batch"}
 
@@ -26,7 +26,7 @@ class SideOfBench(NamedTuple):
 
     title: str
     program: str = ""
-    """File in function_servers; empty for a pool."""
+    """Name of the file in function_servers; empty for a pool."""
     cases: tuple[str, ...] = tuple(CASES)
     is_peer: bool = False
 
@@ -78,9 +78,9 @@ class Measured:
     """Measurements of one run of `make bench-functions`."""
 
     cores: int
-    """Cores of the machine."""
+    """Number of cores of the machine."""
     exchanges: int
-    """Exchanges at once."""
+    """Number of concurrent exchanges."""
     records: Sequence[Record]
 
     @classmethod
@@ -97,7 +97,7 @@ class Measured:
 
 
 def main() -> int:
-    """Write the page; return 1 if nothing was measured."""
+    """Write the page; return 1 if there are no measurements."""
     measured = Measured.read(ONE_BY_ONE)
     if measured is None:
         print("nothing is measured: run `make bench-functions` first")
@@ -149,7 +149,7 @@ def lines_of(measured: Measured) -> Iterator[str]:
 
 
 def missed(records: Sequence[Record]) -> Iterator[str]:
-    """Yield each target that was missed."""
+    """Yield a line for each target that was missed."""
     for record in records:
         if SIDES[record.variant].is_peer:
             speed = _rate(_ours(records, record.case)) / _rate(record)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-healing`: time until a pool is whole after one of its processes was killed.
+"""`make bench-healing`: time from a kill of one of a pool's processes until the pool is whole again.
 
-Each kind of process is killed in an idle pool and in one whose workers are kept busy. If the supervisor is killed, the
-time ends when the whole pool is gone. No test asserts these times: this program prints medians and maxima beside the
-promise, and ends with status 1 if a median misses it. The machine should do nothing else: the header shows its load.
+The program kills each kind of process in an idle pool and in a pool with busy workers. If it kills the supervisor, the
+time ends when the whole pool is gone. No test asserts these times. The program prints medians and maxima next to the
+promise; the exit status is 1 if a median misses the promise. The machine should do nothing else: the header shows its
+load.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tests.support.pool import LocalPool
 _DIRECTORY = BUILD / "bench"
 _PROMISED_SECONDS = 1.0
 _CALLERS = 2
-# A supervisor gives up after more deaths than this in ten seconds.
+# Kills in one pool, few enough that the supervisor does not give up: it does after five deaths within ten seconds.
 _KILLS_OF_A_POOL = 3
 _SUPERVISOR = "supervisor"
 
@@ -42,7 +43,7 @@ class Healing:
 
     @property
     def is_in_time(self) -> bool:
-        """Whether the median keeps the promise. Single kills do not count: the machine may have been busy."""
+        """Whether the median keeps the promise. A slow recovery is allowed, because the machine may be busy."""
         return statistics.median(self.seconds) <= _PROMISED_SECONDS
 
 
@@ -57,7 +58,7 @@ def main() -> int:
 
 
 def measure(rounds: int, workers: int) -> Iterator[Healing]:
-    """Kill each victim in idle and in busy pools, and let the pool heal before the next kill."""
+    """Kill each kind of process in idle and in busy pools, and let the pool heal before the next kill."""
     for load, victim in itertools.product(("idle", "busy"), VICTIMS):
         healing = Healing(victim, load)
         while (left := rounds - len(healing.seconds)) > 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model of docs/examples/functions/digits.py in the three ways that `make bench-models` compares."""
+"""Model of docs/examples/functions/digits.py, declared in the three ways that `make bench-models` compares."""
 
 from __future__ import annotations
 

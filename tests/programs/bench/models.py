@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-models`: throughput and memory of a model whose batches join the rows of many exchanges.
+"""`make bench-models`: throughput and memory of a model whose batches join rows of many exchanges.
 
-Exchanges of small batches call the model of docs/examples/functions/digits.py in three ways: joined, as in the example;
-one batch at a time in the same kind of process; and without batching, loaded by each worker. The program prints rows
-per second, the pool's own record of batches and waits, and the memory of all processes that run user code, where a page
-shared by several processes counts in proportion (PSS). Users who may not see PSS get anonymous memory instead. With a
-GPU, `--module tests.programs.bench.torch_model_functions` calls the model of digits_torch.py, and the program prints
-the GPU's memory too. The exit status is 1 if a promise is missed: joined batches of at least 512 rows, a wait within
-the configured one for 99 of 100 batches, four times the rows of one batch at a time, and one copy of the model in
-memory.
+Exchanges with small batches call the model of docs/examples/functions/digits.py in three ways: with joined batches, as
+in the example; with one batch at a time in the same kind of process; and without batching, in a copy of the model in
+each worker. The program prints rows per second, the pool's own record of batches and waits, and the memory of all
+processes that run user code. In this memory, a page shared by several processes counts in proportion (PSS); if the user
+may not read PSS, the program prints anonymous memory instead. With a GPU, `--module
+tests.programs.bench.torch_model_functions` calls the model of digits_torch.py, and the program prints the GPU's memory
+too. The exit status is 1 if a promise is missed: joined batches have at least 512 rows, 99 of 100 batches wait no
+longer than configured, joined batches process four times as many rows as one batch at a time, and memory contains one
+copy of the model.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _WAIT_SECONDS = 0.1
 _LEAST_ROWS = 512
 _LEAST_GAIN = 4.0
 _MOST_COPIES = 1.5
-"""One copy, plus memory that workers share with each other but not with a model process."""
+"""Limit for one copy of the model, plus memory that workers share with each other but not with a model process."""
 _PIXELS = 64
 
 
@@ -54,13 +55,13 @@ class Measured:
     models_bytes: Sequence[int]
     """Memory of each of the function's own processes."""
     model: dict[str, Any]
-    """Status page's entry for the function's processes; empty if it has none."""
+    """Entry of the function's processes on the status page; empty if the function has no processes."""
     gpu_mib: int | None = None
     """GPU memory in use during the run; None without a GPU."""
 
     @property
     def memory(self) -> str:
-        """Description of the memory."""
+        """Kind of memory and amounts, in words."""
         on_gpu = "" if self.gpu_mib is None else f", {self.gpu_mib:,} MiB of the GPU's"
         own = f", {mean(self.workers_bytes) / 2**20:.1f} in a worker"
         model = f" and {max(self.models_bytes) / 2**20:.1f} in the function's process" if self.models_bytes else ""
@@ -90,7 +91,7 @@ def main() -> int:
 
 
 def promises(joined: Measured, one_by_one: Measured, in_each_worker: Measured) -> Sequence[str]:
-    """Print all results; return the promises that were missed."""
+    """Print all results; return the missed promises."""
     model = joined.model
     rows = model["rows"] / max(model["batches"], 1)
     gain = joined.rows_per_second / one_by_one.rows_per_second
@@ -115,19 +116,19 @@ def copies(joined: Measured, in_each_worker: Measured) -> float:
     """Return the memory of all processes beyond that of workers without the model, in multiples of one model."""
     with_model_bytes, least_bytes = mean(in_each_worker.workers_bytes), min(joined.workers_bytes)
     if least_bytes > with_model_bytes / 2:
-        # Even the smallest worker has the model.
+        # Every worker contains the model, even the smallest worker.
         return float(len(joined.workers_bytes) + len(joined.models_bytes))
     taken_bytes = sum(joined.models_bytes) + sum(joined.workers_bytes) - least_bytes * len(joined.workers_bytes)
     return taken_bytes / (with_model_bytes - least_bytes)
 
 
 def measured(options: argparse.Namespace, name: str) -> Measured:
-    """Measure a function in a separate pool under the load of all exchanges."""
+    """Measure a function under the load of all exchanges, in a separate pool."""
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
     arguments = ["--functions", options.module]
     with LocalPool(workers=options.exchanges, session_functions="off", arguments=arguments) as pool:
         exchanges = [_Exchange(pool.tcp_address, name, options.rows) for _ in range(options.exchanges)]
-        # Load the models and make the connections.
+        # Load the models and open the connections.
         for exchange in exchanges:
             exchange.call()
         before = _model(pool, name)
@@ -173,7 +174,7 @@ class _Exchange:
         assert self._reader.read_chunk().data.num_rows == self._batch.num_rows
 
     def run(self, seconds: float) -> None:
-        """Send one batch after the other."""
+        """Send batches one after the other for this time."""
         began, batches = time.monotonic(), 0
         while time.monotonic() < began + seconds:
             self.call()
@@ -194,7 +195,7 @@ def _together(exchanges: Sequence[_Exchange], seconds: float) -> None:
 
 
 def _model(pool: LocalPool, name: str) -> dict[str, Any]:
-    """Return the status page's entry for the function's processes; an empty one if it has none."""
+    """Return the entry of the function's processes on the status page, or an empty entry."""
     status = json.loads(pool.page("/status.json")[0])
     return next((model for model in status["models"] if model["name"] == name), {})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchange of one row, which shows what opening and ending an exchange costs."""
+"""Exchange of one row, which shows the cost of opening and ending an exchange."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def schema_of(command: ExchangeCommand) -> bytes:
 
 
 def seconds_of(pool: LocalPool, command: ExchangeCommand) -> float:
-    """Return the time that an exchange of one row takes; raise SystemExit if it fails."""
+    """Return the time that an exchange of one row takes; raise SystemExit if the exchange fails."""
     requests = whole_request(command, _ROW.schema, [_ROW])
     started = time.perf_counter()
     reply: Reply = exchange(pool.tcp_address, requests)

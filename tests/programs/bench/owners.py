@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-owners`: cost of a new owner's first exchange, and of a returning owner's next one.
+"""`make bench-owners`: cost of a new owner's first exchange, and of a returning owner's next exchange.
 
-A worker serves one owner. So an application's first exchange takes a fresh worker, and later exchanges find its own
-worker, even after other owners have taken that worker's place. All kinds are timed in turn against one pool, with one
-batch of one row, at two paces: after a pause, as when somebody starts a job, and without a pause, when new owners come
-faster than the pool can start workers. No test asserts these times. This program prints medians and 95th percentiles
-beside the promises, and ends with status 1 if the median of a paced kind misses its promise. The machine should do
-nothing else: the header shows its load.
+A worker serves one owner. So an application's first exchange uses a fresh worker, and later exchanges use the same
+worker, unless the pool has replaced it by a worker for another owner. The program times all kinds of owners in turn
+against one pool, with one batch of one row, at two paces: after a pause, as when somebody starts a job, and without a
+pause, when new owners come faster than the pool can start workers. No test asserts these times. The program prints
+medians and 95th percentiles next to the promises; the exit status is 1 if a median of the pace with pauses misses its
+promise. The machine should do nothing else: the header shows its load.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Exchanges:
 
     pace: str
     known: list[float] = field(default_factory=list)
-    """Times of an owner that returns in every round."""
+    """Times of an owner that sends an exchange in every round."""
     new: list[float] = field(default_factory=list)
     """Times of an owner's first exchange."""
     returning: list[float] = field(default_factory=list)
-    """Times of an owner's second exchange, after another owner's worker has replaced its own."""
+    """Times of an owner's second exchange, after a worker of another owner has replaced the owner's worker."""
 
     def extra_seconds(self, kind: str) -> float:
-        """Return the difference between the median of a kind and that of a known owner."""
+        """Return the difference between the median of a kind and the median of the known owner."""
         seconds: list[float] = getattr(self, kind)
         return statistics.median(seconds) - statistics.median(self.known)
 
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def measure(rounds: int, workers: int) -> Iterator[Exchanges]:
-    """Run a known, a new and a returning owner in turn, with a separate pool for each pace."""
+    """Time a known, a new and a returning owner in turn, with a separate pool for each pace."""
     for pace, pause_seconds in _PAUSES_SECONDS.items():
         found = Exchanges(pace)
         with LocalPool(workers=workers) as pool:

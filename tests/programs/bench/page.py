@@ -46,7 +46,7 @@ _HEADER = """\
 
 
 def main() -> int:
-    """Write the page and copy the charts; return 1 if nothing was measured."""
+    """Write the page and copy the charts; return 1 if there are no measurements."""
     records = read(_MEASURED / "udf.json")
     if not records:
         print("nothing is measured: run `make bench-udf` first")

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-progress`: what a notebook's progress line costs a light query, in a Jupyter kernel.
+"""`make bench-progress`: cost of a notebook's progress line for a light query, in a Jupyter kernel.
 
-The same cell runs in pairs, with the line and without it, in an order that is drawn for each pair. The program prints
-the medians in wall seconds and in CPU seconds of all processes (kernel, JVM, pool and workers), and the median of the
-ratios of pairs with its 95% confidence interval.
+The same cell runs in pairs, with and without the line, in a random order within each pair. The program prints the
+medians in wall seconds and in CPU seconds of all processes (kernel, JVM, pool and workers), and the median ratio of the
+pairs with its 95% confidence interval.
 
-A ratio of pairs is not exact to a tenth of a percent. So the program also updates the line many times beside a query
-that sleeps, and divides the CPU time of one update by the CPU time that the light query takes between two updates. With
---at-most the program ends with status 1 if that share, in percent, is larger; the promise is 1.
+The ratios of pairs are not exact to a tenth of a percent. So the program also updates the line many times while a query
+sleeps, and divides the CPU time of one update by the CPU time that the light query uses between two updates. If this
+share exceeds --at-most (in percent), the exit status is 1; the promise is 1.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _UPDATE_SECONDS = 1.0
 
 
 def main() -> int:
-    """Measure and print; return 1 if the share of updates is larger than --at-most."""
+    """Measure and print; return 1 if the updates' share of CPU time exceeds --at-most."""
     options = _options()
     print(f"{options.pairs} pairs; {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the start")
     with tempfile.TemporaryDirectory() as directory:
@@ -105,7 +105,7 @@ def _measure(kernel: Kernel, options: argparse.Namespace) -> int:
 
 
 def _rows(kernel: Kernel, root: int, seconds: float) -> int:
-    """Return the number of rows with which the query takes this long."""
+    """Return the number of rows for which the query takes this long."""
     rows = 5_000_000
     _run(kernel, "pool.shows_progress = False")
     for _ in range(3):
@@ -116,7 +116,7 @@ def _rows(kernel: Kernel, root: int, seconds: float) -> int:
 
 
 def _taken(kernel: Kernel, root: int, code: str, *, shows: bool) -> tuple[float, float]:
-    """Return the wall seconds of a cell, and the CPU seconds of all processes."""
+    """Return the wall seconds of a cell, and the CPU seconds of all processes during the cell."""
     began_at, cpu = time.monotonic(), cpu_seconds([root])
     shown = _run(kernel, code).shown
     taken = time.monotonic() - began_at, cpu_seconds([root]) - cpu

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Benchmark of Spark's own Python workers, on stock and on a pool.
 
-It prints the time and the CPU time of each job, the memory of the JVM and of its child processes, and the time of one
-call to a streaming state. The two sides take turns, each with a new JVM for each turn. Every case runs a few times
-before it is measured.
+The program prints the time and the CPU time of each job, the memory of the JVM and of its child processes, and the time
+of one call to a streaming state. The two sides take turns, with a new JVM in each turn. The program measures every case
+after a few warm-up runs.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class _Reads(_Calls):
 
 
 class _Counts(_Calls):
-    """Processor that counts a key's rows, with three calls to the state for each key, as most processors need."""
+    """Processor that counts a key's rows with three calls to the state, as many as most processors need."""
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], _timers: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
         (before,) = self._value.get() if self._value.exists() else (0,)
@@ -151,7 +151,7 @@ CASES = (
     transform_that_counts,
 )
 _TIMED = {transform_with_state: "A change", transform_that_reads: "A read"}
-"""Cases whose calls to the state are timed."""
+"""Cases in which the processor times its calls to the state."""
 
 
 def _cpu_seconds() -> float:
@@ -165,14 +165,14 @@ def _cpu_seconds() -> float:
 
 
 def _call_ms(spark: SparkSession) -> float:
-    """Return the milliseconds of one call to the state: the median of all keys."""
+    """Return the milliseconds of one call to the state: the median over all keys."""
     return float(spark.table(_TRANSFORMED).selectExpr("median(call_ms)").collect()[0][0])
 
 
 def measure(
     endpoint: str, cases: Sequence[Callable[[SparkSession], None]], runs: int, warm: int
 ) -> dict[str, dict[str, float]]:
-    """Return the medians of each case's `seconds`, `cpu` seconds and milliseconds of a `call`, and memory in `mib`.
+    """Return each case's medians (`seconds`, `cpu` seconds, milliseconds of a `call`), and the memory in `mib`.
 
     An empty endpoint means stock.
     """
@@ -207,7 +207,7 @@ def _turn(endpoint: str, options: argparse.Namespace) -> dict[str, dict[str, flo
 
 
 def main() -> None:
-    """Print a table of the sides' medians over all turns, and their ratio."""
+    """Print a table of each side's medians over all turns, and their ratio."""
     names = {case.__name__: case for case in CASES}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="measured runs of a case in a turn")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-rapids-gpu`: cost of crossing between GPU stages and a pool, and of a query's output with each writer.
+"""`make bench-rapids-gpu`: cost of crossing between GPU stages and a pool, and of writing a query's output.
 
-Crossing compares the pool with the accelerator's own Python operators, and both with plain Spark. The query is NDS's
-`store_sales` x `store`, 29 columns, written by RAPIDS (synchronously, and asynchronously while it holds the GPU), by
-Updraft's writer on the GPU and on the CPU, and by plain Spark; to memory and to the disk. `--stand-in` leaves out the
-accelerator and the GPU, to try this program.
+The first part compares the pool with the accelerator's own Python operators, and both with plain Spark. The second part
+writes the output of NDS's query `store_sales` x `store`, 29 columns, with RAPIDS (synchronously, and asynchronously
+while it holds the GPU), with Updraft's writer on the GPU and on the CPU, and with plain Spark, to memory and to disk.
+`--stand-in` tries this program without the accelerator and the GPU.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SAMPLE_SECONDS = 0.2
 
 @dataclass
 class _Machine:
-    """Samples of the GPU and of all processes of this program while a query runs."""
+    """Samples of the GPU, and of all processes of this program, while a query runs."""
 
     gpu_busy: list[float] = field(default_factory=list)
     gpu_mib: list[float] = field(default_factory=list)
@@ -78,7 +78,7 @@ class _Machine:
 
 
 def main() -> None:
-    """Measure everything and write it as JSON."""
+    """Measure everything and write the results as JSON."""
     parser = argparse.ArgumentParser(prog="make bench-rapids-gpu", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="1 is 20 million rows, and 400,000 sales to join")
     parser.add_argument("--repeat", type=int, default=3, help="counted runs of each query (default: %(default)s)")
@@ -123,7 +123,7 @@ def _session(endpoint: str, *, stand_in: bool) -> SparkSession:
         confs |= {
             "spark.plugins": "com.nvidia.spark.SQLPlugin",
             "spark.rapids.sql.explain": "NONE",
-            # Leave the rest of the GPU memory to the writer.
+            # Leave the remaining GPU memory to the writer.
             "spark.rapids.memory.gpu.allocFraction": "0.35",
             "spark.rapids.memory.gpu.minAllocFraction": "0",
             "spark.rapids.memory.pinnedPool.size": "8g",

@@ -15,7 +15,7 @@ from updraft.spark.jars import JARS
 
 _SPARK = "{}.{}".format(*SPARK_VERSION)
 MEASURED = BUILD / "bench" if next(iter(JARS)) == _SPARK else BUILD / "bench" / f"spark-{_SPARK}"
-"""Folder for the results of `make bench-udf`. Older Sparks have their own, because the page shows the newest."""
+"""Folder for the results of `make bench-udf`. Older Sparks use other folders: the page shows the newest."""
 
 
 class Runs:
@@ -37,7 +37,7 @@ class Runs:
 
 @dataclass
 class Record(Runs):
-    """Runs of one variant of one case; a variant that is too slow in the warm-up has no counted runs."""
+    """Runs of one variant of one case. A variant that is too slow in the warm-up has no counted runs."""
 
     case: str
     variant: str
@@ -64,5 +64,5 @@ def read(path: Path) -> list[Record]:
 
 
 def write(records: Iterable[Record], path: Path) -> None:
-    """Replace the file."""
+    """Replace the file with these records."""
     path.write_text(json.dumps([asdict(record) for record in records], indent=1) + "\n")

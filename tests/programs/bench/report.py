@@ -18,7 +18,7 @@ _HEADER = (
 
 
 def print_table(cases: Sequence[Case], records: Sequence[Record]) -> dict[Case, Ratios]:
-    """Print a line for each case that was measured on stock; return the ratios of those that ran on a pool too."""
+    """Print a line for each case measured on stock; return the ratios of the cases that also ran on a pool."""
     print("\nmedian seconds; speed and own cost over TCP alone, a Unix socket and a loopback address; CPU over TCP;")
     print(f"own cost: stock's time above the query without UDF, in multiples of ours\n{_HEADER}")
     ratios = {}
@@ -35,7 +35,7 @@ def print_table(cases: Sequence[Case], records: Sequence[Record]) -> dict[Case, 
 
 
 def best_stock(measured: Mapping[str, Record]) -> Record | None:
-    """Return the fastest stock configuration among a case's records by variant; None if there is none."""
+    """Return the record of the fastest stock configuration, given a case's records by variant; None without stock."""
     stock = [measured[variant.name] for variant in VARIANTS if variant.is_stock and variant.name in measured]
     return min(stock, key=lambda record: record.median_wall_s, default=None)
 
@@ -81,9 +81,9 @@ def _ratios(case: Case, best: Record, tcp: Record | None, unix: Record | None) -
 
 
 def own_cost(without_udf: Record | None, stock: Record, ours: Record | None) -> float | None:
-    """Return stock's own cost of a UDF divided by Updraft's: each query's time minus that without the UDF.
+    """Return the UDF's cost on stock divided by its cost on Updraft; a cost is the query's time minus that without UDF.
 
-    The result is None if the query without the UDF was not measured, or if Updraft adds no time to it.
+    The result is None if the query without the UDF was not measured, or if the UDF costs no time on Updraft.
     """
     if without_udf is None or ours is None:
         return None

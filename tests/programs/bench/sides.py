@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-sides`: how the CPU time of a query divides between executors and pool, compared with stock.
+"""`make bench-sides`: division of a query's CPU time between executors and pool, compared with stock.
 
-The result shows how many cores executors no longer need, and how many the pool needs. On stock, executors pay for the
-JVM and its Python workers; with Updraft they pay for the JVM, and the pool pays for the front and the Python workers.
-CPU seconds are those of whole process trees. The two sides take turns.
+The result shows how many cores executors no longer need, and how many the pool needs. On stock, executors run the JVM
+and its Python workers. With Updraft, executors run the JVM, and the pool runs the front and the Python workers. CPU
+seconds are those of whole process trees. The two sides take turns.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Sides:
     pool: list[float] = field(default_factory=list)
 
     def shares(self) -> tuple[float, float]:
-        """Return the median CPU seconds of executors and of the pool, as shares of those of stock's executors."""
+        """Return the median CPU seconds of executors and of the pool, as shares of the CPU seconds of stock."""
         stock = statistics.median(self.stock)
         return statistics.median(self.executor) / stock, statistics.median(self.pool) / stock
 
@@ -96,7 +96,7 @@ def _measure(cases: Sequence[Case], rounds: int) -> Iterator[Sides]:
 
 
 def _memory_mib(pool: LocalPool) -> int:
-    """Return the memory of all processes of the pool; a page that several share counts once."""
+    """Return the memory of all processes of the pool, where a page that several processes share counts once."""
     return sum(process.memory_full_info().pss for process in pool.members()) >> 20
 
 

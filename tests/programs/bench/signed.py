@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-signed`: cost of a signed exchange compared with an unsigned one.
 
-Both are timed in turn against one pool that accepts both, with one batch of one row and the same owner. Signing itself
-is left out, since a driver signs once per stage. No test asserts these times: this program prints medians and 95th
-percentiles beside the promise, and ends with status 1 if the difference of the medians misses it.
+The program times both kinds in turn against one pool that accepts both, with one batch of one row and the same owner.
+The times exclude signing, because a driver signs once per stage. No test asserts these times. The program prints
+medians and 95th percentiles next to the promise; the exit status is 1 if the difference of the medians misses the
+promise.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark in a separate process for each variant, which stays alive and runs cases on request."""
+"""Spark in a separate process for each variant. The process stays alive and runs cases on request."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tests.support.pool import LocalPool
 
 POOL_WORKERS = 2
 _ANSWER_TIMEOUT_SECONDS = 300
-# Stock 4.3 with pipelining sometimes gives a task a worker whose channel is already closed.
+# Stock 4.3 with pipelining sometimes assigns a task a worker whose channel is already closed.
 _TRIES = 5
 
 
 class StaysOnStockError(Exception):
-    """Raised when the pool does not run a case's function."""
+    """Raised if the pool does not run a case's function."""
 
 
 class SparkProcess:
-    """Spark process of a variant, with the CPU time of everything that works for it."""
+    """Spark process of a variant, with the CPU time of all processes that work for this Spark."""
 
     def __init__(self, variant: Variant, endpoint: str, pool_pid: int | None, data: Path):
         self.variant = variant
@@ -47,7 +47,7 @@ class SparkProcess:
             before = cpu_seconds(self._roots)
             answer = self._ask({"case": case.name, "rows": rows})
             cpu = cpu_seconds(self._roots) - before
-            # Clean up now, so that neither the next run nor the next process pays for it.
+            # Collect garbage now, so that neither the next run nor the next process has to.
             self._ask({"clean": True})
             if "wall_s" in answer:
                 return float(answer["wall_s"]), cpu

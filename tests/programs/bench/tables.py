@@ -18,7 +18,7 @@ _PASSED_COLUMNS = 10
 
 @dataclass(frozen=True)
 class Table:
-    """Table that is written once for each number of rows."""
+    """Table that the benchmark writes once for each number of rows."""
 
     name: str
     make: Callable[[int], pa.Table]

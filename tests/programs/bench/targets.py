@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets of cases against the best stock configuration; `check.py` checks them."""
+"""Targets of cases relative to the best stock configuration; `check.py` compares measurements with them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Target:
 
 LIGHTEST = Target(speed=1.4, cpu=0.75)
 LIGHT = Target(speed=1.2)
-"""Arrow and pandas functions that do little: data transfer dominates their cost."""
+"""Arrow and pandas functions that compute little, so that data transfer dominates their cost."""
 PYTHON_ROWS = Target(speed=1.0)
-"""Functions that Python calls row by row, or frame by frame."""
+"""Functions that Python calls for each row or for each frame."""
 REPEATED = Target(speed=20.0, cpu=0.1)
-"""Slow function of few distinct values, which is called once for each value."""
+"""Slow function of few distinct values. Updraft calls the function once for each value."""
 STREAM = Target(speed=1.0)
-"""Small micro-batches: at least as fast as stock, since Spark plans and records each one on both sides."""
+"""Small micro-batches: at least as fast as stock, because Spark plans and records each micro-batch on both sides."""
 HEAVY = Target(speed=0.97)
-"""Functions that do heavy work themselves: as fast as stock, within the error of measurement."""
+"""Functions that compute a lot: as fast as stock, within the error of measurement."""

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-tenants`: waiting time of a tenant that calls now and then, while hundreds of others call all the time.
+"""`make bench-tenants`: waiting time of a tenant that calls now and then, while hundreds of tenants call all the time.
 
 There is one pool and an identity for each tenant. All tenants but one keep exchanges open without a pause. The quiet
-tenant sends an exchange, waits for the answer, and then waits until its share allows the next one. The flood stops and
-resumes in turn, so that the quiet tenant is timed alone and among the others in the same minutes. Every function
-sleeps, so that tenants share workers and not the machine's cores. No test asserts these times: this program prints
-medians and 99th percentiles beside the promise, and ends with status 1 if the median misses it.
+tenant sends an exchange, waits for the answer, and then waits until its share allows the next one. The other tenants
+stop and resume in turn, so that the program times the quiet tenant alone and among the others within the same minutes.
+Every function sleeps, so that tenants compete for workers and not for the machine's cores. No test asserts these times.
+The program prints medians and 99th percentiles next to the promise; the exit status is 1 if the median misses the
+promise.
 """
 
 from __future__ import annotations
@@ -61,28 +62,28 @@ def nap(batch: pa.RecordBatch) -> pa.RecordBatch:
     time.sleep({seconds})
     return batch
 """
-# gRPC's own client reports INTERNAL for a refusal that arrives while it writes.
+# gRPC's own client reports INTERNAL if a refusal arrives while the client writes.
 _REFUSALS = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL)
 _QUIET = "quiet"
-# Each exchange has a different task, because an exchange whose task holds a worker overtakes the queue.
+# Give each exchange another task, because an exchange overtakes the queue if its task holds a worker.
 _ATTEMPTS = itertools.count(1)
 
 
 @dataclass
 class Measured:
-    """Seconds of the quiet tenant's exchanges, alone and among the others."""
+    """Seconds of the quiet tenant's exchanges, alone and among the other tenants."""
 
     kind: str
     alone: list[float] = field(default_factory=list)
     flooded: list[float] = field(default_factory=list)
     flood_exchanges: int = 0
-    """Exchanges that the others finished meanwhile."""
+    """Exchanges that the other tenants finished meanwhile."""
     flood_refusals: int = 0
     quiet_refusals: int = 0
 
     @property
     def ratio(self) -> float:
-        """Ratio of the medians."""
+        """Median among the other tenants, divided by the median alone."""
         return statistics.median(self.flooded) / statistics.median(self.alone)
 
 
@@ -97,7 +98,7 @@ def main() -> int:
 
 
 def measure(kind: str, options: argparse.Namespace) -> Measured:
-    """Measure the quiet tenant alone and among the others, in turn."""
+    """Time the quiet tenant alone and among the other tenants, in turn."""
     measured = Measured(kind)
     with (
         tempfile.TemporaryDirectory(prefix="updraft-bench-") as name,
@@ -109,9 +110,9 @@ def measure(kind: str, options: argparse.Namespace) -> Measured:
 
 
 async def _rounds(address: str, measured: Measured, flood: Flood, options: argparse.Namespace) -> None:
-    # Time in which the quiet tenant's share of the workers allows one exchange.
+    # Time in which the quiet tenant's share of the workers suffices for one exchange.
     pause_seconds = options.seconds * (options.tenants + 1) / options.workers
-    # Time until each of the other tenants has had a turn and no longer counts as new.
+    # Time after which each of the other tenants has had a turn and no longer counts as new.
     settling_seconds = 2 * pause_seconds + 1
     async with grpc.aio.insecure_channel(address) as channel:
         await _exchange(channel, _QUIET, _request(_QUIET, measured.kind, options.seconds))
@@ -168,7 +169,7 @@ def _run_flood(address: str, kind: str, options: argparse.Namespace, on: Any, co
 
 async def _ask_always(address: str, kind: str, options: argparse.Namespace, on: Any, counts: Any) -> None:
     channels = [
-        # Channels of one address would otherwise share a connection.
+        # Otherwise, channels of one address would share a connection.
         grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1), ("updraft.number", number)])
         for number in range(-(-options.tenants // _TENANTS_OF_A_CHANNEL))
     ]
@@ -189,7 +190,7 @@ async def _ask_always(address: str, kind: str, options: argparse.Namespace, on: 
 
 
 async def _ended(channel: grpc.aio.Channel, tenant: str, request: Sequence[bytes]) -> int:
-    """Retry until the exchange is accepted; return the number of refusals."""
+    """Retry until the pool accepts the exchange; return the number of refusals."""
     if await _exchange(channel, tenant, request) is None:
         return 0
     await asyncio.sleep(_RETRY_SECONDS)
@@ -197,7 +198,7 @@ async def _ended(channel: grpc.aio.Channel, tenant: str, request: Sequence[bytes
 
 
 async def _exchange(channel: grpc.aio.Channel, tenant: str, request: Sequence[bytes]) -> grpc.StatusCode | None:
-    """Run an exchange; return None, or the status if it was refused."""
+    """Run an exchange; return None, or the status if the pool refused the exchange."""
     call = channel.stream_stream(_METHOD)(iter(request), metadata=(("authorization", f"Bearer {tenant}"),))
     try:
         async for _ in call:
@@ -217,7 +218,7 @@ def _request(tenant: str, kind: str, seconds: float) -> list[bytes]:
 
 
 def _session(seconds: float) -> ExchangeCommand:
-    """Return the command of a pandas UDF that sleeps and returns its argument: it holds a worker, but no core."""
+    """Return the command of a pandas UDF that sleeps and returns its argument, so it holds a worker but no core."""
 
     def nap(series: Any) -> Any:
         time.sleep(seconds)

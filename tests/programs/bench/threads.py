@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-threads`: CPU seconds of a query by thread and process, with its UDF on a pool and without the UDF.
 
-The compilers and the garbage collector of the JVM are left out, because a query without a UDF has them too.
+The figures exclude the JVM's compilers and garbage collector, because a query without a UDF uses them too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _WARM_UP_RUNS = 10
 _TRANSPORTS = ["tcp", "unix"]
 _DEFAULT = ["range_add", "parquet_add", "three_columns", "strings"]
-# Parts by the prefix of a thread's name, in Spark and in the pool.
+# Parts of the work, by the prefix of a thread's name, in Spark and in the pool.
 _OF_SPARK = {"Executor task": "task threads", "updraft": "event loop"}
 _OF_POOL = {"python": "front", "event_engine": "front", "updraft-worker": "workers"}
 
@@ -73,7 +73,7 @@ def _measure(variant: str, case: Case, process: SparkProcess, runs: int, pool: i
 
 
 def _seconds(spark: int, pool: int) -> dict[tuple[str, str], float]:
-    """Return the CPU seconds of the threads of the parts, by part and id of the thread."""
+    """Return the CPU seconds of the parts' threads, by part and by thread id."""
     found: dict[tuple[str, str], float] = {}
     for root, parts in ((spark, _OF_SPARK), (pool, _OF_POOL)):
         for process in psutil.Process(root).children(recursive=True):
@@ -81,7 +81,7 @@ def _seconds(spark: int, pool: int) -> dict[tuple[str, str], float]:
                 try:
                     name, _, fields = stat.read_text().partition("(")[2].rpartition(")")
                 except OSError:
-                    # The thread has just ended.
+                    # The thread has ended meanwhile.
                     continue
                 for start in parts:
                     if name.startswith(start):

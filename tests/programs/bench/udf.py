@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-udf`: UDFs on a pool against stock PySpark in each of its configurations.
 
-Each variant has its own Spark process (local[2] unless the case has other cores, noop sink). All stay alive and take
-turns, so all see the same noise and none runs on another's compiled code. Short runs are repeated more often, for the
-warm-up and for the measurement. Warm-up runs are not counted, and a stock configuration that is far from the best one
-in the warm-up is not measured further. CPU seconds are those of every process: the driver, its JVM, Spark's Python
-workers and the pool, including children that have ended.
+Each variant has its own Spark process (local[2], unless the case sets another number of cores; noop sink). All
+processes stay alive and take turns, so noise affects all variants equally and no variant runs code that was compiled
+for another. Short runs are repeated more often, in the warm-up and in the measurement. Warm-up runs do not count. If a
+stock configuration is far slower than the best stock configuration in the warm-up, it is not measured further. CPU
+seconds are those of every process: the driver, its JVM, Spark's Python workers and the pool, including children that
+have ended.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _NAMES = [variant.name for variant in VARIANTS]
 _FULL = {"rows_scale": 1.0, "warm_up": 2, "repeat": 5, "variants": _NAMES}
 _QUICK = {"rows_scale": 0.25, "warm_up": 2, "repeat": 3, "variants": QUICK}
 _HOPELESS_RATIO = 1.4
-# Least seconds of a case's runs together: the JIT compiler needs time, not a number of runs, and short runs vary more.
+# Least total seconds of a case's runs, because the JIT compiler needs time rather than runs, and short runs vary more.
 _SECONDS_OF_RUNS = 4.0
 _MAX_TIMES_AS_MANY = 3
 
 
 def main() -> int:
-    """Measure, write udf.json and the charts below build/bench, print a table."""
+    """Measure, write udf.json and the charts below build/bench, and print a table."""
     options = _options()
     use_connector_jar(options.jar)
     connector_jar()
@@ -115,7 +116,8 @@ def _measure(case: Case, processes: Sequence[SparkProcess], options: argparse.Na
             records[process] = Record(case.name, process.variant.name, rows)
     for process, record in list(records.items()):
         try:
-            # Leave out the first run in a new Spark: it takes as long as all other warm-up runs, but warms up little.
+            # Do not count the first run in a new Spark: it takes as long as all other warm-up runs together, but
+            # compiles little.
             while _wants_more(record.warm_up_wall_s[1:], options.warm_up):
                 record.warm_up_wall_s.append(round(process.run(case, rows)[0], 4))
         except StaysOnStockError:
@@ -124,7 +126,7 @@ def _measure(case: Case, processes: Sequence[SparkProcess], options: argparse.Na
     compared = [records[process].wall_s for process in contenders if process.variant.runs_udf]
     order = random.Random(case.name)
     while any(_wants_more(walls, options.repeat) for walls in compared):
-        # Shuffle in each round, so that no process always runs after the same one.
+        # Shuffle in each round, so that no process always runs after the same process.
         for process in order.sample(contenders, len(contenders)):
             wall, cpu = process.run(case, rows)
             records[process].wall_s.append(round(wall, 4))
@@ -138,7 +140,7 @@ def _wants_more(walls: Sequence[float], runs: int) -> bool:
 
 
 def _contenders(records: Mapping[SparkProcess, Record]) -> list[SparkProcess]:
-    """Return all processes except the stock configurations that are too slow to become the fastest."""
+    """Return all processes except stock configurations that are too slow to become the fastest."""
     warm = {process: min(record.warm_up_wall_s, default=0.0) for process, record in records.items()}
     bound = _HOPELESS_RATIO * min((seconds for process, seconds in warm.items() if process.variant.is_stock), default=0)
     return [process for process, seconds in warm.items() if not process.variant.is_stock or seconds <= bound]

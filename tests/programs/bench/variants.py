@@ -12,9 +12,9 @@ _COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
 @dataclass(frozen=True)
 class Variant:
-    """Configuration of one Spark. `pipelined` is read when Spark's environment starts, so variants cannot share a JVM.
+    """Configuration of one Spark. Spark reads `pipelined` when its environment starts, so variants cannot share a JVM.
 
-    `needs_vectors`: it differs from another variant only if Spark can pass vectors to the function.
+    `needs_vectors` means that the variant equals another variant unless Spark can pass vectors to the function.
     """
 
     name: str
@@ -44,5 +44,5 @@ VARIANTS = [
     Variant("updraft-unix", connector=True),
     Variant("updraft-loopback", connector=True),
 ]
-# Fewest variants that show whether a change makes UDFs faster or slower.
+# The smallest set of variants that shows whether a change makes UDFs faster or slower.
 QUICK = ("stock-sync-rows", "stock-pipelined-rows", "updraft")

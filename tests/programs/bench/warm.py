@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-warm BASE=../checkout`: cost of a known owner's exchange, compared with the pool of another checkout.
 
-`make setup` must have run in each checkout. Each checkout starts a pool with its own code. One client asks both pools
-for one row in turn, in random order within each pair. The owner already has a worker, so no process is forked and no
-function is loaded. The exchanges come at two paces: so soon after each other that the worker is awake, and so late that
-its pool has stopped (SIGSTOP) it and has to continue it.
+`make setup` must have run in each checkout. Each checkout starts a pool with its own code. One client sends one row to
+both pools in turn, in random order within each pair. The owner already has a worker, so the pool forks no process and
+loads no function. The exchanges come at two paces: so soon after each other that the worker is awake, and so late that
+the pool has stopped the worker (SIGSTOP) and has to continue it.
 
 For each pace the program prints the medians in milliseconds, and the median of the differences of pairs with its 95%
-confidence interval. With --at-most it ends with status 1 if one of these differences is larger. The limits on workers
-between exchanges may add 0.3 ms, compared with the commit before they were added.
+confidence interval. If one of these differences exceeds --at-most, the exit status is 1. The limits on workers between
+exchanges may add 0.3 ms, compared with the commit before these limits.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from tests.support.pool import LocalPool
 
 _OWNER = "bench-warm"
 _WARM_UP = 20
-# A pool stops a worker that was quiet at two checks, a quarter of a second apart.
+# A pool stops a worker that was quiet at two checks, which are a quarter of a second apart.
 _PAUSES_SECONDS = {"awake": 0.02, "stopped": 1.0}
-# There are fewer pairs with long pauses, so that both paces together take a few minutes.
+# Measure fewer pairs with long pauses, so that both paces together take a few minutes.
 _FEWER = {"awake": 1, "stopped": 5}
 
 Pair = tuple[float, float]
 
 
 def main() -> int:
-    """Measure and print; return 1 if a difference is larger than --at-most."""
+    """Measure and print; return 1 if a difference exceeds --at-most."""
     options = _options()
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the start; ms of an exchange")
     print(f"{'worker':10}{'pairs':>6}{'this tree':>11}{'base':>8}{'difference':>12}{'interval':>18}")
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _measured(pace: str, ours: LocalPool, theirs: LocalPool, pairs: int) -> list[Pair]:
-    """Return the milliseconds of exchanges in both pools."""
+    """Return the milliseconds of exchanges in both pools, in pairs."""
     command, order, found = command_of(_OWNER), random.Random(_OWNER), list[Pair]()
     for number in range(_WARM_UP // _FEWER[pace] + pairs):
         taken = {}
@@ -62,7 +62,7 @@ def _measured(pace: str, ours: LocalPool, theirs: LocalPool, pairs: int) -> list
 
 
 def _print(pace: str, pairs: list[Pair]) -> float:
-    """Print one pace; return the median of the differences."""
+    """Print the results of one pace; return the median of the differences."""
     differences = sorted(our - their for our, their in pairs)
     beyond, median = outside(len(differences)), statistics.median(differences)
     our, their = (statistics.median(side) for side in zip(*pairs, strict=True))

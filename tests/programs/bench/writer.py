@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-writer`: the writer against Spark's own, asynchronous against synchronous, encoders, and cost of syncs.
 
-Variants take turns, so all see the same noise; results are medians. Services are separate processes, whose memory and
-CPU time the program measures from outside.
+Variants take turns, so noise affects all variants equally; results are medians. Services are separate processes, whose
+memory and CPU time the program measures from outside.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _QUICK = {"quotas_mib": [64, 256], "batches": 12, "rows_scale": 0.25, "repeat": 
 
 
 def main() -> int:
-    """Measure, write build/bench/writer.json and the chart, print tables."""
+    """Measure, write build/bench/writer.json and the chart, and print tables."""
     options = _options()
     _DIRECTORY.mkdir(parents=True, exist_ok=True)
     if options.only_syncs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chart of the writer's benchmark: time and memory by quota, and what encoders achieve per second of CPU."""
+"""Chart of the writer's benchmark: time and memory by quota, and raw bytes that encoders process per CPU second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from tests.programs.bench.writer_record import Measured
 from tests.support.paths import REPOSITORY
 
-# Colors from the Okabe-Ito palette, which color-blind readers can tell apart; markers help in gray.
+# Colors from the Okabe-Ito palette, which color-blind readers can distinguish; markers distinguish them in gray.
 _COLORS = {"asynchronous": "#0072B2", "synchronous": "#D55E00"}
 _BARS = ("#0072B2", "#999999", "#E69F00", "#009E73")
 _MARKERS = {"slow sink": "o", "fast sink": "s"}

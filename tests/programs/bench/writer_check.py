@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-writer-check`: check build/bench/writer.json, which `make bench-writer` wrote, against every promise."""
+"""`make bench-writer-check`: compare build/bench/writer.json, which `make bench-writer` wrote, with every promise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.paths import BUILD
 
 
 def main() -> int:
-    """Print promises and measurements; return 1 if one is missed or nothing was measured."""
+    """Print promises and measurements; return 1 if a promise is missed or there are no measurements."""
     return check(BUILD / "bench/writer.json")
 
 

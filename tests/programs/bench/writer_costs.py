@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured constants of the writer's cost model: seconds by codec and kind of column, and how many files run at once.
+"""Measurement of the constants in the writer's cost model: seconds by codec and kind of column, and concurrent files.
 
 The GPU encodes row groups of two sizes, which separates the constant time of a write from the time for each byte.
 """
@@ -33,7 +33,7 @@ _GB = 1e9
 
 
 def tables(rows: int) -> dict[str, pa.Table]:
-    """Return a table for each kind of column; "other" is the mixed table."""
+    """Return a table for each kind of column; "other" stands for the mixed table."""
     choose = np.random.default_rng(5)
     numbers = choose.integers(0, 1 << 62, 4 * rows)
     cents = pa.array(choose.integers(0, 10**7, 2 * rows)).cast(pa.decimal128(20, 0)).cast(pa.decimal128(18, 2))
@@ -50,7 +50,7 @@ def tables(rows: int) -> dict[str, pa.Table]:
 
 
 def measure(gpu: Gpu, *, machine: str, rows: int, repeat: int) -> Costs:
-    """Measure all constants, with `rows` rows of the mixed table."""
+    """Measure all constants, on `rows` rows of the mixed table."""
     found = tables(rows)
     per_write: dict[str, float] = {}
     on_cpu: dict[str, dict[str, float]] = {}
@@ -84,7 +84,7 @@ def as_json(costs: Costs) -> dict[str, Any]:
 
 
 def described(costs: Costs) -> list[str]:
-    """Return a line for each codec: gigabytes per second of either encoder, by kind of column."""
+    """Return a line for each codec: gigabytes per second of both encoders, by kind of column."""
     lines = [
         f"threads of the CPU: {costs.cpu_threads:.1f} times one; files on the GPU: {costs.gpu_files:.1f} times one"
     ]
@@ -102,7 +102,7 @@ def _speed(seconds_per_gb: float) -> str:
 
 
 def _seconds(where: Gpu | Reason, codec: str, table: pa.Table, repeat: int) -> float:
-    """Return the median seconds of one row group; skip the first run, which loads kernels and fills pools."""
+    """Return the median seconds for one row group; skip the first run, which loads kernels and fills pools."""
     seconds = [_timed(lambda: _encode(where, codec, table)) for _ in range(repeat + 1)]
     return statistics.median(seconds[1:])
 

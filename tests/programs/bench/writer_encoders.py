@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoders without a service: ours, pyarrow's defaults and polars, with the same table in memory."""
+"""Encoders without a service: ours, pyarrow with its defaults, and polars, on the same table in memory."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from updraft_writer.encoders.parquet import ParquetEncoder
 
 CODECS = {"snappy": Codec.CODEC_SNAPPY, "zstd": Codec.CODEC_ZSTD, "lz4": Codec.CODEC_LZ4}
 ZSTD_LEVEL = 1
-# A run takes a fraction of a second, so noise of the machine may be a large part of it.
+# Number of runs. A run takes a fraction of a second, so noise of the machine may be a large part of a run's time.
 _FEWEST_RUNS = 9
-# Warm-up runs of each case and encoder, in which its process allocates the memory that it needs.
+# Number of warm-up runs for each case and encoder, in which the encoder's process allocates the memory that it needs.
 _RUNS_BEFORE = 2
 
 Encode = Callable[[pa.Table, str], int]
 
 
 def ours(table: pa.Table, codec: str, encodings: Encodings = Encodings.ENCODINGS_COMPATIBLE) -> int:
-    """Return the file size with the writer's encoder."""
+    """Encode with the writer's encoder; return the file size."""
     options = ParquetOptions(
         encodings=encodings,
         compression=Compression(codec=CODECS[codec], level=ZSTD_LEVEL if codec == "zstd" else None),
@@ -43,12 +43,12 @@ def ours(table: pa.Table, codec: str, encodings: Encodings = Encodings.ENCODINGS
 
 
 def ours_compact(table: pa.Table, codec: str) -> int:
-    """Return the file size with the writer's encoder and all encodings."""
+    """Encode with the writer's encoder and all encodings; return the file size."""
     return ours(table, codec, Encodings.ENCODINGS_COMPACT)
 
 
 def pyarrow_default(table: pa.Table, codec: str) -> int:
-    """Return the file size with pyarrow and its default options."""
+    """Encode with pyarrow and its default options; return the file size."""
     file = io.BytesIO()
     level = ZSTD_LEVEL if codec == "zstd" else None
     pq.write_table(table, file, compression=codec, compression_level=level, row_group_size=table.num_rows)
@@ -56,7 +56,7 @@ def pyarrow_default(table: pa.Table, codec: str) -> int:
 
 
 def polars(table: pa.Table, codec: str) -> int:
-    """Return the file size with polars, which uses all cores."""
+    """Encode with polars, which uses all cores; return the file size."""
     import polars
 
     file = io.BytesIO()
@@ -70,7 +70,7 @@ def polars(table: pa.Table, codec: str) -> int:
 
 
 def encoders() -> dict[str, Encode]:
-    """Return the encoders by name; polars only if it is installed (`make bench-writer` installs it)."""
+    """Return the encoders by name. polars is included if it is installed (`make bench-writer` installs it)."""
     found: dict[str, Encode] = {"updraft": ours, "compact": ours_compact, "pyarrow": pyarrow_default}
     return found | ({"polars": polars} if importlib.util.find_spec("polars") else {})
 
@@ -78,7 +78,7 @@ def encoders() -> dict[str, Encode]:
 def measure(repeat: int) -> list[Measured]:
     """Measure all tables and codecs one after the other; the encoders take turns.
 
-    Each encoder has its own process, so that its threads and freed memory do not affect the next one.
+    Each encoder has its own process, so that its threads and freed memory do not affect the next encoder.
     """
     with contextlib.ExitStack() as stack:
         context = multiprocessing.get_context("spawn")
@@ -104,7 +104,7 @@ def _table(name: str) -> pa.Table:
 
 
 def _run(name: str, table: str, codec: str) -> tuple[float, float, int]:
-    """Return wall and CPU seconds, and the file size in bytes."""
+    """Return the wall and CPU seconds of one run, and the file size in bytes."""
     rows, encode = _table(table), encoders()[name]
     wall, cpu = time.perf_counter(), time.process_time()
     file_bytes = encode(rows, codec)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-gpu`: raw bytes encoded per second on the GPU, compared with the CPU and with the limit that copies set.
+"""`make bench-gpu`: raw bytes encoded per second on the GPU, compared with the CPU and with the limit set by copies.
 
-Raw bytes are copied to the GPU and encoded bytes back, so no GPU encoder can be faster than the first copy. The program
-also measures the GPU memory that a row group takes: `WORKING_SET_FACTOR` of `gpu/admission.py` should be larger.
+An encoder copies raw bytes to the GPU and encoded bytes back, so no GPU encoder can be faster than the first copy. The
+program also measures the GPU memory that a row group needs as a multiple of its raw bytes; `WORKING_SET_FACTOR` of
+`gpu/admission.py` should exceed this multiple.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _CPU = Reason(ReasonKind.ASKED, "the CPU, to compare with")
 
 
 def main() -> None:
-    """Measure everything and write it as JSON."""
+    """Measure everything and write the results as JSON."""
     parser = argparse.ArgumentParser(prog="make bench-gpu", description=__doc__)
     parser.add_argument("--rows", type=int, default=4_000_000, help="rows of the table (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=5, help="counted runs of each case (default: %(default)s)")
@@ -69,7 +70,7 @@ def main() -> None:
 
 
 def _measure_costs(gpu: Gpu, device: str, options: argparse.Namespace) -> None:
-    """Measure the cost model's constants, print them and write them for `gpu/costs.json`."""
+    """Measure the cost model's constants, print them, and write them for `gpu/costs.json`."""
     machine = f"one {device}, {os.cpu_count()} cores"
     costs = writer_costs.measure(gpu, machine=machine, rows=options.rows // 2, repeat=options.repeat)
     options.costs.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +95,7 @@ def _encoders(gpu: Gpu, table: pa.Table, repeat: int) -> Iterator[dict[str, Any]
             "orc": WriteCommand(orc=OrcOptions(compression=compression)),
         }
         for name, command in commands.items():
-            # ORC has no timestamps with a time zone, and no booleans and floats on the GPU.
+            # ORC has no timestamps with a time zone, and the GPU encodes no booleans and floats for ORC.
             rows = table.drop_columns(["at", "flag", "amount", "score"]) if name == "orc" else table
             for where in (gpu, _CPU):
                 yield {"case": f"{name} {codec.lower()}", **_encoded(where, command, rows, repeat)}
@@ -103,7 +104,7 @@ def _encoders(gpu: Gpu, table: pa.Table, repeat: int) -> Iterator[dict[str, Any]
 def _encoded(where: Gpu | Reason, command: WriteCommand, table: pa.Table, repeat: int) -> dict[str, Any]:
     measured: dict[str, Any] = {}
     walls = []
-    # The first run loads kernels and fills pools.
+    # Do not count the first run, which loads kernels and fills pools.
     for run in range(repeat + 1):
         encoder = choose_encoder(command, table.schema, where, max_stripe_bytes=64 << 20)
         with _Peak(where) as peak:
@@ -120,7 +121,7 @@ def _encoded(where: Gpu | Reason, command: WriteCommand, table: pa.Table, repeat
 
 
 class _Peak:
-    """Largest use of GPU memory in the block."""
+    """Context manager that records the largest use of GPU memory in its block."""
 
     bytes = 0
 
@@ -152,7 +153,7 @@ def _device() -> dict[str, Any]:
 
 
 def _copies(repeat: int) -> Iterator[tuple[str, float]]:
-    """Yield gigabytes per second, each way, for pinned and for pageable memory."""
+    """Yield gigabytes per second in each direction, for pinned and for pageable memory."""
     from cuda.bindings import runtime
 
     kinds = runtime.cudaMemcpyKind

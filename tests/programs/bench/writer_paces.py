@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asynchronous against synchronous writing by a service, by quota, to slow and to fast storage.
+"""Asynchronous against synchronous writing by a service, to slow and to fast storage, for several quotas.
 
-Four producers stand for four Spark tasks: each makes its rows at its own pace and writes one file. The slow storage
-accepts each file's bytes at a fixed rate, as an object store does; the fast one is the disk.
+Four producers represent four Spark tasks: each produces its rows at its own pace and writes one file. The slow storage
+accepts each file's bytes at a fixed rate, as an object store does; the fast storage is the disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from updraft.v1.write_pb2 import Codec, Compression, Pace, ParquetOptions, Times
 
 MIB = 1 << 20
 PRODUCERS = 4
-# About 4 MiB, as the connector sends them. Four of them are a row group, so that a file has many row groups.
+# About 4 MiB, the size of the connector's batches. Four batches make a row group, so that a file has many row groups.
 BATCH_ROWS = 45_000
 ROW_GROUP_BYTES = 16 * MIB
 # Typical rates of a Spark task and of one upload to an object store.
@@ -51,7 +51,7 @@ _SCRIPT = REPOSITORY / "gpu-writer/tests/slow_writer.py"
 
 @dataclass
 class Service:
-    """Writer in a separate process."""
+    """Writer service in a separate process."""
 
     process: subprocess.Popen[bytes]
     address: str
@@ -65,7 +65,7 @@ class Service:
 
 @contextmanager
 def service(directory: Path, quota_mib: int, bytes_per_second: int) -> Iterator[Service]:
-    """Run a writer for the block."""
+    """Run a writer for the duration of the block."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     ready, told = directory / "ready.json", directory / "log"
@@ -127,7 +127,7 @@ def _run(entry: Measured, writer: Service, table: pa.Table, pace: Pace, batches:
 
 
 def _write(writer: Service, table: pa.Table, pace: Pace, *, batches: int) -> int:
-    """Have all producers write one file each, concurrently; return the total size in bytes."""
+    """Let all producers write one file each at the same time; return the total size in bytes."""
     sizes: list[int] = []
 
     def produce(number: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-writer-page`: docs/benchmarks-writer.md and its chart from build/bench/writer.json."""
+"""`make bench-writer-page`: write docs/benchmarks-writer.md and its chart from build/bench/writer.json."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ reader supports.
 
 
 def main() -> int:
-    """Write the page and copy the chart; return 1 if nothing was measured."""
+    """Write the page and copy the chart; return 1 if there are no measurements."""
     measured = read(_MEASURED / "writer.json")
     if not measured:
         print("nothing is measured: run `make bench-writer` first")

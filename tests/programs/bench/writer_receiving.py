@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-receiving`: CPU seconds that a writer takes for each GB of batches, by kind of thread.
+"""`make bench-receiving`: CPU seconds that a writer uses for each GB of batches, by kind of thread.
 
-The files are cheap to encode and small (no codec, columns of few distinct values), so receiving dominates. Each client
-is a process that writes one file after the other into memory (/dev/shm). Clients are not counted.
+The files are small and take little time to encode (no codec, columns with few distinct values), so receiving dominates.
+Each client is a process that writes one file after the other into memory (/dev/shm). The results exclude the clients'
+CPU time.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _COLUMNS = 8
 _DISTINCT_VALUES = 12
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _ENCODER = "writer encode"
-# Module that Python imports before the writer. It gives the kernel the names of Python's threads, so that the benchmark
-# can tell their CPU times apart.
+# Module that Python imports before the writer. It passes the names of Python's threads to the kernel, so that the
+# benchmark can distinguish the threads' CPU times.
 _NAMES_OF_THREADS = """
 import threading
 
@@ -51,7 +52,7 @@ threading.Thread.run = named_run
 
 
 def main() -> None:
-    """Measure each case and write them as JSON."""
+    """Measure each case and write the results as JSON."""
     parser = argparse.ArgumentParser(prog="make bench-receiving", description=__doc__)
     parser.add_argument("--clients", type=int, default=2, help="files written at once (default: %(default)s)")
     parser.add_argument("--file-mb", type=int, default=256, help="raw size of a file (default: %(default)s)")

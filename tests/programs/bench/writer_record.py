@@ -41,5 +41,5 @@ def read(path: Path) -> list[Measured]:
 
 
 def write(measured: Iterable[Measured], path: Path) -> None:
-    """Replace the file."""
+    """Replace the file with these records."""
     path.write_text(json.dumps([asdict(entry) for entry in measured], indent=1) + "\n")

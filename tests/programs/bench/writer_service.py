@@ -3,7 +3,7 @@
 
 Each client is a process that writes one file after the other into memory (/dev/shm), with Spark's default options. The
 program also measures the service's own CPU time and memory. `--encoders stand-in,cpu` runs without a GPU: the stand-in
-copies instead of encoding, so that its CPU time is that of receiving, staging and storing.
+copies instead of encoding, so the CPU time with it is the time for receiving, staging and storing.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from updraft.client.writer import WriterClient
 from updraft.v1.write_pb2 import Compression, ParquetOptions, TimestampType
 
 _CLIENTS = (1, 4, 8)
-# Each number of clients writes the first table; only the largest number writes the others.
+# Each number of clients writes the first table; the largest number also writes the other tables.
 _MIXES = ("other", "integers", "floats", "texts")
 _BATCH_BYTES = 8 << 20
 
 
 def main() -> None:
-    """Measure everything and write it as JSON."""
+    """Measure everything and write the results as JSON."""
     parser = argparse.ArgumentParser(prog="make bench-gpu-service", description=__doc__)
     parser.add_argument("--rows", type=int, default=4_000_000, help="rows of the mixed table (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of each case (default: %(default)s)")
@@ -70,11 +70,12 @@ def _measured(encoder: str, clients: list[Connection], folder: Path, seconds: fl
     constants = {"updraft_writer.writer.find_engine": FoundDevice()} if is_stand_in else NOTHING
     with LocalWriter(folder, arguments=arguments, constants=constants) as writer:
         process, address = psutil.Process(writer.pid), writer.tcp_address
-        # The stand-in returns as many bytes as libcudf does for the mixed table, so it writes only that one. Its footer
-        # does not describe its pages, so the pages get no checksums; `bench-writer-sink` measures their cost.
+        # The stand-in returns as many bytes as libcudf returns for the mixed table, so the clients write only this
+        # table. The stand-in's footer does not describe its pages, so the pages have no checksums; `bench-writer-sink`
+        # measures the cost of checksums.
         for mix in _MIXES[:1] if is_stand_in else _MIXES:
             for number in _CLIENTS if mix == _MIXES[0] else _CLIENTS[-1:]:
-                # The first run loads kernels and fills pools.
+                # Do not count the first run, which loads kernels and fills pools.
                 run = partial(_run, clients[:number], address, mix, page_checksums=not is_stand_in)
                 run(min(seconds, 1.0))
                 before, started = cpu_seconds([process.pid]), time.monotonic()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-writer-sink`: cost of passing a row group through the writer, without encoding it.
 
-The device is a stand-in that copies (`copying_device`), so this runs without a GPU. The CPU's encoder is measured for
-comparison. Seconds are CPU seconds of all threads.
+The device is a stand-in that copies (`copying_device`), so this program runs without a GPU. For comparison, the program
+also measures the CPU's encoder. Seconds are CPU seconds of all threads.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _BATCH_ROWS = 80_000
 
 
 def main() -> None:
-    """Measure each case and write them as JSON."""
+    """Measure each case and write the results as JSON."""
     parser = argparse.ArgumentParser(prog="make bench-writer-sink", description=__doc__)
     parser.add_argument("--rows", type=int, default=4_000_000, help="rows of a row group (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=5, help="counted runs of each case (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("build/bench/writer-sink.json"))
     options = parser.parse_args()
-    # The measuring processes use the same allocator as the writer.
+    # Make the measuring processes use the same allocator as the writer.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     measured = []
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         for name, table in _tables(options.rows):
             _store(table, Path(folder) / name)
             for encoder in _ENCODERS:
-                # Each case has its own process, so that freed memory does not affect the next one.
+                # Use a separate process for each case, so that freed memory does not affect the next case.
                 with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
                     measured.append(process.submit(_measured, folder, name, encoder, options.repeat).result())
     options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def _measured(folder: str, name: str, encoder: str, repeat: int) -> dict[str, An
 
 
 class _OtherThread:
-    """Thread that computes in Python: its progress shows how long other threads held the interpreter's lock."""
+    """Thread that computes in Python. Its progress shows for how long other threads held the interpreter's lock."""
 
     def __init__(self) -> None:
         self.cpu_seconds = 0.0

@@ -2,8 +2,8 @@
 """Queries written by Spark's own Parquet writer and by `updraft-parquet` with direct delivery.
 
 One Spark and one writer run on the same machine and disk, and connect over TCP and over a Unix socket. CPU seconds are
-those of the driver, its JVM and the writer. A query of expressions makes its rows one by one and takes a good part of
-the time itself. A query of a stored table gets batches from Spark's reader, like a job that partitions or compacts.
+those of the driver, its JVM and the writer. A query of expressions computes its rows one by one, which takes much of
+the time. A query of a stored table receives batches from Spark's reader, like a job that partitions or compacts.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PARTITIONS = 4
 FORMATS = {"spark": "parquet", "updraft": "updraft-parquet", "updraft unix": "updraft-parquet"}
 _ENDPOINT = "spark.updraft.write.endpoint"
 QUOTA_MIB = 256
-# Row group size for both writers: the size that the quota allows Updraft's writer with two open files.
+# Row group size for both writers: the size that the quota allows Updraft's writer if two files are open.
 ROW_GROUP_BYTES = (QUOTA_MIB << 20) // 8
-# Approximate size of a row in Arrow; what matters is that both sides use the same value.
+# Approximate size of a row in Arrow. The exact value does not matter, because both sides use it.
 _ROW_BYTES = 90
-# Warm-up runs of each format, in which the JVM compiles the code of the query.
+# Number of warm-up runs of each format, in which the JVM compiles the code of the query.
 _RUNS_BEFORE = 2
 _CONFS = {
     "spark.updraft.write.unsupported": "fail",
@@ -58,7 +58,7 @@ def rows_of(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def measure(directory: Path, *, rows: int, repeat: int) -> Iterator[Measured]:
-    """Measure all variants in turn for each query."""
+    """Measure all variants of each query, in turn."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     with LocalWriter(directory, arguments=["--quota-bytes", str(QUOTA_MIB << 20)]) as writer:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost of syncing files: the same files by a writer that syncs them and by one that does not, on the same disk.
+"""Cost of syncing files: two writers write the same files to the same disk, one with syncs and one without.
 
-Both run as users start them and take turns. Large files show the cost of syncing per byte, small ones the cost per
-file. Each synced file takes two syncs: its own and its directory's.
+Both writers run as separate services, as users start them, and take turns. Large files show the cost of syncs per byte,
+small files the cost per file. Each synced file needs two syncs: of the file and of its directory.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class Case:
 
     @property
     def all_files(self) -> int:
-        """Files of all producers."""
+        """Number of files of all producers."""
         return PRODUCERS * self.files
 
 
 def cases(batches: int) -> list[Case]:
-    """Return a case with large files of `batches` batches and one with small files."""
+    """Return a case with large files of `batches` batches, and a case with small files."""
     return [Case("large files", 1, batches, BATCH_ROWS), Case("small files", batches, 1, 1000)]
 
 
 def measure(directory: Path, *, batches: int, repeat: int) -> Iterator[Measured]:
-    """Measure all cases; the first run of each does not count."""
+    """Measure all cases; the first run of each case does not count."""
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         writers = {
@@ -58,7 +58,8 @@ def measure(directory: Path, *, batches: int, repeat: int) -> Iterator[Measured]
         for case in cases(batches):
             table = mixed(case.batch_rows)
             raw_bytes = case.all_files * case.batches * table.nbytes
-            # The sides take turns in going first, because the first one also waits until the disk has earlier data.
+            # The writers alternate in going first, because the first writer also waits until the disk has stored
+            # earlier data.
             measured = {name: Measured(f"{case.name} x {case.all_files}", name, raw_bytes) for name in VARIANTS}
             for run, names in enumerate(itertools.islice(itertools.cycle(_orders()), repeat + 1)):
                 for name in names:
@@ -84,7 +85,7 @@ def _run(measured: Measured, writer: LocalWriter, root: Path, case: Case, table:
 
 
 def _write(address: str, root: Path, case: Case, table: pa.Table) -> int:
-    """Let all producers write their files at once; return the files' bytes."""
+    """Let all producers write their files at the same time; return the total size of the files in bytes."""
     sizes: list[int] = []
 
     def produce(number: int) -> None:

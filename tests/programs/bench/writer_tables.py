@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the writer's benchmark: a generated one with the usual kinds of column, and New York's flights of 2013."""
+"""Tables of the writer's benchmark: a generated table with the usual column types, and New York's flights of 2013."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAYS = 365
 
 
 def mixed(rows: int) -> pa.Table:
-    """Return a fact table: keys, unique names, categories, measures, money, times; some columns have nulls."""
+    """Return a fact table: keys, unique names, categories, measures, money, times. Some columns contain nulls."""
     choose = np.random.default_rng(_SEED)
 
     def with_nulls(values: np.ndarray) -> pa.Array:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets of the writer's benchmark: measured ratios and the least values that they must reach."""
+"""Targets of the writer's benchmark: measured ratios, with the least allowed value of each ratio."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.programs.bench.writer_record import Measured
 _ASYNCHRONOUS = 1.3
 _SPARK = 1.5
 _ENCODER = 1.7
-# Lower target without delta encodings, because integers and texts then take more time and more bytes.
+# The target is lower without delta encodings, because integers and strings then take more time and more bytes.
 _COMPATIBLE_ENCODER = 1.3
 
 
 @dataclass(frozen=True)
 class Promise:
-    """Measured ratio and its least value."""
+    """Measured ratio with its least allowed value."""
 
     title: str
     ratio: float
@@ -29,7 +29,7 @@ class Promise:
 
 
 def promises(measured: Sequence[Measured]) -> Iterator[Promise]:
-    """Yield the promises: asynchronous over synchronous, the writer over Spark's, ours over pyarrow's default."""
+    """Yield the promises: asynchronous over synchronous, writer over Spark's, our encoder over pyarrow's default."""
     for (case, quota_mib), found in variants(measured).items():
         match case.split():
             case ["slow", "sink"]:
@@ -52,12 +52,12 @@ def promises(measured: Sequence[Measured]) -> Iterator[Promise]:
 
 
 def _speed_up(base: Measured, ours: Measured) -> float:
-    # Speed at the price of a larger file does not count.
+    # A higher speed with a larger file does not count.
     return base.median_cpu_s / ours.median_cpu_s if ours.file_bytes <= base.file_bytes else 0.0
 
 
 def variants(measured: Sequence[Measured]) -> dict[tuple[str, int], dict[str, Measured]]:
-    """Return the variants of each case and quota by name, in the order of measurement."""
+    """Return the variants by name, for each case and quota, in the order of measurement."""
     found: dict[tuple[str, int], dict[str, Measured]] = {}
     for entry in measured:
         found.setdefault((entry.case, entry.quota_mib), {})[entry.variant] = entry

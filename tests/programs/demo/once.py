@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Demo job with a UDF that is called once for each value of its argument."""
+"""Demo job with a UDF that Updraft calls once for each distinct value of its argument."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SETTING = "spark.updraft.udf.callOncePerValue"
 
 
 def show(query: Callable[[], DataFrame], answer: Sequence[object]) -> None:
-    """Run the query on the session's pool with the setting, and print how often the plain UDF was called."""
+    """Run the query on the session's pool with this setting, and print how often Updraft called the plain UDF."""
     terminal.heading(f"{_SETTING}=auto")
     what = "the same job, with maker() once for each manufacturer in a task"
     with runtime_confs(query().sparkSession, {_SETTING: "auto"}), terminal.working(what):

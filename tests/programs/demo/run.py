@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make demo`: the job of docs/examples/flights.py on a pool and on stock PySpark, side by side.
 
-Starts a pool of two workers, a writer and a local Spark, runs the same query on both in turn, writes the scored
-flights through the writer, reads them back, and ends whatever it started. With `--kill-workers` a worker is killed
-every second, and the answer must still be that of stock PySpark.
+The demo starts a pool of two workers, a writer and a local Spark, and runs the same query on stock and on the pool in
+turn. It writes the scored flights through the writer, reads them back, and ends everything that it started. With
+`--kill-workers`, the demo kills a worker every second, and the answer must still equal that of stock PySpark.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FLIGHTS = 336_776
 
 
 def main() -> int:
-    """Run the demo; return 1 if the two answers differ."""
+    """Run the demo; return 1 if the answers of the two sides differ."""
     options = _options()
     signal.signal(signal.SIGTERM, _end)
     warnings.filterwarnings("ignore", module="pyspark")
@@ -124,7 +124,7 @@ def _killer(pool: LocalPool, every_seconds: float | None) -> contextlib.Abstract
 
 
 def _compare(stock: Side, updraft: Side, run: Any, killer: Any, repeat: int) -> list[int]:
-    """Run both sides in turn; return the pids of killed workers."""
+    """Run both sides in turn; return the process ids of killed workers."""
     terminal.heading("Both sides in turn")
     killed: list[int] = []
     for number in range(1, repeat + 1):
@@ -168,7 +168,7 @@ def _report(stock: Side, updraft: Side, killed: list[int]) -> int:
 
 
 def _udf_lines(plan: str) -> list[str]:
-    """Return the lines of the final plan that name a Python operator."""
+    """Return the lines of the final plan that contain a Python operator."""
     final = plan.split("== Initial Plan ==")[0]
     names = ("Flight", "EvalPython", "MapIn")
     return [line.strip(" +-:|") for line in final.splitlines() if any(name in line for name in names)]

@@ -17,7 +17,7 @@ _PARTITION = "month"
 
 
 def write(spark: SparkSession, scored: DataFrame, path: Path, endpoint: str) -> None:
-    """Replace the data at `path` by the scored flights, with a directory for each month."""
+    """Replace the data at `path` with the scored flights, in a directory for each month."""
     terminal.heading(f'scored.write.format("updraft-parquet").partitionBy("{_PARTITION}")')
     started = time.monotonic()
     with runtime_confs(spark, {_ENDPOINT: endpoint}), terminal.working("scoring and writing"):
@@ -30,7 +30,7 @@ def write(spark: SparkSession, scored: DataFrame, path: Path, endpoint: str) -> 
 
 
 def reads_back(spark: SparkSession, expected: DataFrame, path: Path) -> bool:
-    """Print and return whether plain Spark reads at `path` the rows that stock PySpark scores."""
+    """Check that plain Spark reads from `path` the rows that stock PySpark scored; print and return the result."""
     with terminal.working("reading it back, and scoring once more on stock PySpark"):
         found, wanted = (_digest(frame, expected) for frame in (spark.read.parquet(str(path)), expected))
     same = found == wanted
@@ -41,7 +41,7 @@ def reads_back(spark: SparkSession, expected: DataFrame, path: Path) -> bool:
 
 
 def _digest(frame: DataFrame, like: DataFrame) -> tuple[int, int]:
-    """Return the number of rows and a hash of all values; casts columns as in `like`, as partitions lose their type."""
+    """Return the row count and a hash of all values, with the column types of `like` because partitions lose types."""
     columns = [F.col(field.name).cast(field.dataType) for field in like.schema]
     row = frame.agg(F.count("*"), F.bit_xor(F.xxhash64(*columns))).first()
     assert row is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of the demo: one live line on a terminal, one line per step elsewhere."""
+"""Progress of the demo: a live line on a terminal, and elsewhere one line for each step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def line(text: str) -> None:
 
 
 def bar(value: float, largest: float, width: int = 28) -> str:
-    """Return a bar whose length shows a share of the largest value."""
+    """Return a bar whose length shows the value as a share of the largest value."""
     return "█" * max(1, round(width * value / largest))
 
 
@@ -46,7 +46,7 @@ def rows(header: Sequence[str], body: Sequence[Sequence[object]]) -> None:
 
 @contextmanager
 def working(what: str, progress: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """Show that something runs, and for how long; call `progress` several times a second for a few words."""
+    """Show that a step runs, and for how long; several times a second, call `progress` for a few words to show."""
     done = threading.Event()
     started = time.monotonic()
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make fuzz`: hostile bytes for everything that reads input from a client, a worker or a stranger.
 
-Each target makes inputs, by changing valid ones or by going to the limits of their schema, and reads them as the
+Each target makes inputs, by changing valid inputs or by using the limits of their schema, and reads the inputs as the
 service does. A finding is an error that does not blame the sender, a read that takes longer than an event loop may
-stall, or a read that grows the process beyond a bound. The program writes the input to a file: fix the reader, then
-move the file to tests/programs/fuzz/findings, which `make check` reads again. A crash ends this process: run it again
-with the printed seed.
+stall, or a read during which the process grows beyond a bound. The program writes the input of a finding to a file.
+After fixing the reader, move the file to tests/programs/fuzz/findings, whose inputs `make check` reads again. If the
+program crashes, run it again with the printed seed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ FINDINGS = Path(__file__).with_name("findings")
 
 _NEW_FINDINGS = BUILD / "fuzz"
 _CORPUS = BUILD / "fuzz-corpus"
-# Inputs have a few KiB. These are CPU seconds, so that other load on the machine does not count as a stall.
+# Longest read of an input, which has a few KiB. These are CPU seconds, so that load on the machine does not look like a
+# stall.
 _STALL_SECONDS = 1.0
 _MOST_GROWTH_BYTES = 256 << 20
 _HANG_SECONDS = 90.0
@@ -44,11 +45,11 @@ _CLEAR_REFS, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 class Finding(Exception):  # noqa: N818 - what is looked for
-    """Raised for an input that a reader does not handle; the message says what the reader did."""
+    """Raised for an input that a reader does not handle; the message describes what the reader did."""
 
 
 def main() -> int:
-    """Read hostile bytes for a time; return 1 if there was a finding."""
+    """Read hostile bytes for some time; return 1 if there was a finding."""
     options = _options()
     faulthandler.enable()
     _say(f"seed {options.seed}, {options.seconds:g} seconds for each of {len(options.targets)} targets")
@@ -73,7 +74,7 @@ def _guided(options: argparse.Namespace) -> int:
 
 
 def read(target: Target, pieces: Pieces) -> None:
-    """Read one input; raise Finding."""
+    """Read one input; raise Finding if the reader does not handle it."""
     memory_bytes, started = _reset_peak_bytes(), time.thread_time()
     try:
         target.read(pieces)
@@ -88,15 +89,16 @@ def read(target: Target, pieces: Pieces) -> None:
 
 
 def saved(path: Path) -> tuple[Target, Pieces]:
-    """Return the target and the input of the finding in a file."""
+    """Return the target and the input of the finding in this file."""
     stored = json.loads(path.read_text())
     target = next(target for target in TARGETS if target.name == stored["target"])
     return target, [base64.b64decode(piece) for piece in stored["pieces"]]
 
 
 def _campaign(target: Target, seed: int, seconds: float) -> Path | None:
-    """Read inputs of one target until the time is over or there is a finding; return the finding's file."""
-    # Waiting takes no CPU time: if a reader hangs, this prints where and ends the campaign.
+    """Read inputs of one target until the time is over or until the first finding; return the finding's file."""
+    # Use a wall-clock limit too, because waiting uses no CPU time: if a reader hangs, print where it hangs and end the
+    # campaign.
     faulthandler.dump_traceback_later(seconds + _HANG_SECONDS, exit=True)
     first_bytes, slowest_seconds, runs = _reset_peak_bytes(), 0.0, 0
     began = told = time.monotonic()
@@ -104,7 +106,7 @@ def _campaign(target: Target, seed: int, seconds: float) -> Path | None:
         if now - told > _PROGRESS_SECONDS:
             told = now
             _say(f"{target.name}: {runs:,} inputs so far")
-        # Each input has its own generator, so that a failing one can be repeated without those before it.
+        # Give each input its own generator, so that one failing input can be repeated without the inputs before it.
         pieces = target.make(random.Random(f"{seed} {target.name} {runs}"))
         started = time.thread_time()
         try:
@@ -129,7 +131,7 @@ def save(target: Target, pieces: Pieces, name: str, what: str) -> Path:
 
 
 def _reset_peak_bytes() -> int:
-    """Return this process's memory and reset its peak to it, because an earlier peak would hide growth."""
+    """Return this process's memory and reset the recorded peak, because an earlier peak would hide growth."""
     _CLEAR_REFS.write_text("5")
     return _peak_bytes()
 

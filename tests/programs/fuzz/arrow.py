@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow messages as the Python services accept them: batches of one wide schema, and of random schemas."""
+"""Arrow messages in the form that the Python services accept: batches of one wide schema, and of random schemas."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def changed_dictionaries(chance: random.Random) -> Pieces:
 
 
 def random_batch(chance: random.Random) -> pa.RecordBatch:
-    """Return a few rows of randomly nested types; all values are null or empty."""
+    """Return a few rows of randomly nested types, in which all values are null or empty."""
     names = [chance.choice(("a", "", "a.b", "ü" * 40)) + str(column) for column in range(chance.randrange(1, 4))]
     rows = chance.randrange(_MOST_ROWS + 1)
     return pa.RecordBatch.from_arrays([_random_column(chance, rows) for _ in names], names)
@@ -102,7 +102,7 @@ def random_batch(chance: random.Random) -> pa.RecordBatch:
 def _random_column(chance: random.Random, rows: int) -> pa.Array:
     while True:
         column = pa.nulls(rows, _random_type(chance, _MOST_DEPTH))
-        # Arrow makes some invalid ones, such as a run-end-encoded column with nulls below a list.
+        # Arrow produces some invalid batches, such as a run-end-encoded column with nulls below a list.
         with contextlib.suppress(pa.ArrowInvalid):
             column.validate()
             return column

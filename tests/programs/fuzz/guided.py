@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One target of `make fuzz` under libFuzzer, which keeps inputs that reach new code and changes them further.
+"""One target of `make fuzz` under libFuzzer, which keeps inputs that reach new code and changes these inputs further.
 
-Each target has its own process, which libFuzzer ends: `python -m tests.programs.fuzz --guided` starts them.
+Each target runs in its own process, which libFuzzer ends. `python -m tests.programs.fuzz --guided` starts all
+processes.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from pathlib import Path
 _SEEDS = 64
 _MOST_BYTES = 1 << 16
 _LENGTH_BYTES = 4
-# libFuzzer's own limit, beyond those of the campaign, for a reader that never returns.
+# Time limit of libFuzzer itself for a reader that never returns, in addition to the limits of the campaign.
 _HANG_SECONDS = 60
 _MOST_MEBIBYTES = 4096
 
 
 def framed(pieces: list[bytes]) -> bytes:
-    """Join pieces into one input for libFuzzer; each but the last has its length as a prefix."""
+    """Join pieces into one input for libFuzzer. Each piece except the last has its length as a prefix."""
     return b"".join(len(piece).to_bytes(_LENGTH_BYTES, "little") + piece for piece in pieces[:-1]) + pieces[-1]
 
 
@@ -49,11 +50,11 @@ def guide(name: str, seed: int, seconds: float, corpus: Path) -> tuple[str, bool
 
 
 def main() -> None:
-    """Fuzz the target that the arguments name until libFuzzer ends the process; exit with 1 on a finding."""
+    """Fuzz the target in the arguments until libFuzzer ends the process; exit with 1 after a finding."""
     name, seed, seconds, corpus = sys.argv[1], int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
     import atheris
 
-    # Only modules imported from here on report coverage.
+    # Import the readers here, because libFuzzer measures the coverage of modules imported from here on.
     with atheris.instrument_imports(
         include=["updraft", "updraft_server", "updraft_writer"], enable_loader_override=False
     ):

@@ -42,7 +42,7 @@ _Messages: TypeAlias = list[_Message]
 
 
 def parted_batches(metadata: Metadata, chance: random.Random) -> Pieces:
-    """Return a schema's header, and the following messages joined. Messages to a writer ask before each batch."""
+    """Return a schema's header, and all later messages joined. Messages to a writer have an ask before each batch."""
     schema, header, body = _batch(chance)
     rows = _rows(schema, header, body)
     messages: _Messages = []
@@ -63,7 +63,7 @@ def parted_batches(metadata: Metadata, chance: random.Random) -> Pieces:
 
 
 def messages_in(text: bytes) -> Iterator[bytes]:
-    """Split any byte string into messages, as `parted_batches` joins them."""
+    """Split any byte string into messages, with the framing of `parted_batches`."""
     while text:
         length = int.from_bytes(text[:_LENGTH_BYTES], "little")
         yield text[_LENGTH_BYTES : _LENGTH_BYTES + length]
@@ -71,7 +71,7 @@ def messages_in(text: bytes) -> Iterator[bytes]:
 
 
 def _batch(chance: random.Random) -> Pieces:
-    """Return the header of a schema, and the header and body of a batch: most are valid, a few of them large."""
+    """Return the headers of a schema and a batch, and the batch's body. Most batches are valid, a few are large."""
     if chance.random() < 0.5:
         return changed_batch(chance)
     size_bytes = _LARGE_BYTES if chance.random() < 0.02 else chance.randrange(20_000)
@@ -79,7 +79,7 @@ def _batch(chance: random.Random) -> Pieces:
 
 
 def _rows(schema: bytes, header: bytes, body: bytes) -> int:
-    """Return the number of a batch's rows, which a correct finish counts; 0 if the batch is not valid."""
+    """Return the number of a batch's rows, for a correct finish; 0 if the batch is not valid."""
     try:
         prefixed = [b"\xff\xff\xff\xff" + len(piece).to_bytes(4, "little") + piece for piece in (schema, header)]
         stream = pa.ipc.open_stream(pa.py_buffer(prefixed[0] + prefixed[1] + body))
@@ -101,7 +101,7 @@ def _finish(batches: int, rows: int) -> _Message:
 
 
 def _says_another_size(messages: _Messages, chance: random.Random) -> _Messages:
-    """Change the size in one part or in all of them."""
+    """Change the announced size in one part or in all parts."""
     size_bytes, everywhere = _any_size(messages, chance), chance.random() < 0.5
     return _with_parts(messages, chance, everywhere, lambda part: BatchPart(body_bytes=size_bytes, offset=part.offset))
 

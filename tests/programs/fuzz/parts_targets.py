@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fuzz targets for batches in parts, read by a worker and a writer: whole exchanges, from the schema to the end."""
+"""Fuzz targets for batches in parts, read by a worker and by a writer: whole exchanges, from the schema to the end."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from updraft_writer.settings import ServeSettings
 # Default limits of the services.
 _BATCH_BYTES, _QUOTA_BYTES = 1 << 30, 4 << 30
 _ASSIGNMENT = Assignment(max_batch_bytes=_BATCH_BYTES, max_batch_bytes_setting="--max-batch-bytes")
-# Turns of the event loop until a client that asked for credit has it. An ask is a few bytes long.
+# Number of event loop turns within which a client that asked for credit receives it. An ask has a few bytes.
 _TURNS_UNTIL_CREDIT, _MOST_BYTES_OF_AN_ASK = 4, 32
 
 
 class _Frames(Channel):
-    """Worker's channel with all frames at hand; it drops what the worker sends."""
+    """Channel of a worker. All frames are available at once, and the channel drops what the worker sends."""
 
     def __init__(self, frames: bytes) -> None:
         ours, theirs = socket.socketpair()
@@ -73,7 +73,7 @@ def _read_by_a_worker(pieces: Pieces) -> None:
 
 
 def _relayed(pieces: Pieces) -> bytes:
-    """Return the frames that a front makes of an input, up to the first message that it refuses."""
+    """Return the frames into which a front turns an input, up to the first message that the front refuses."""
     frames = encode(FrameKind.COMMAND, b"", pieces[0])
     with contextlib.suppress(UpdraftError, FrameError):
         for message in messages_in(pieces[1]):
@@ -103,10 +103,10 @@ class _Client:
         return self._last or None
 
     def expect_bodies(self, _sizes_bytes: Sequence[int]) -> None:
-        """Do nothing: all bodies are at hand."""
+        """Do nothing, because all bodies are already available."""
 
     def stop_reading(self, then: Callable[[], None]) -> None:
-        """Call `then` at once: no body is being written."""
+        """Call `then` at once, because no receiver is writing a body."""
         then()
 
     async def write(self, _message: bytes) -> None:
@@ -114,7 +114,7 @@ class _Client:
 
 
 class _File:
-    """Open file that accepts everything."""
+    """Open file that accepts every batch."""
 
     def __init__(self) -> None:
         self.progress = Progress()
@@ -122,7 +122,7 @@ class _File:
         self.error = None
 
     def add(self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int, claims: Claims) -> None:
-        """Take a batch, and check its reservation."""
+        """Check the batch's reservation, and drop the batch."""
         assert reservation.held_bytes == reserved_bytes(raw_bytes) + claims.unbacked_bytes
         assert claims is NO_CLAIMS or claims.unbacked_bytes >= 0
         self.progress.batches += 1
@@ -130,7 +130,7 @@ class _File:
         reservation.release()
 
     async def finish(self) -> Footer:
-        """Return a footer without writing anything."""
+        """Return a footer, without writing a file."""
         return Footer(row_groups=0, rows=self.progress.rows)
 
 
@@ -140,7 +140,7 @@ def _settings() -> ServeSettings:
 
 
 async def _write(pieces: Pieces) -> None:
-    """Run an exchange from the schema to the end; all of the quota has to be free afterwards."""
+    """Run an exchange from the schema to the end. Afterwards, all of the quota must be free."""
     command = write_pb2.WriteCommand(
         protocol_version=PROTOCOL_VERSION,
         delivery=write_pb2.Delivery.DELIVERY_RETURN,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fuzz targets for input that a pool reads from its clients, its workers and archives."""
+"""Fuzz targets for input that a pool reads from its clients, from its workers and from archives."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _read_frame_header(pieces: Pieces) -> None:
 
 
 def _flight_messages(chance: random.Random) -> Pieces:
-    """Return the first message of an exchange and a later one."""
+    """Return the first message of an exchange and a later message."""
     descriptor = b"\x08\x02\x12" + _delimited(_registered_command().SerializeToString())
     first = b"\x0a" + _delimited(descriptor) + join_flight_data(memoryview(b"schema"), b"", memoryview(b""))
     finish = wire.RequestMetadata(finish=wire.Finish(batches=1, rows=2)).SerializeToString()
@@ -104,12 +104,12 @@ def _read_flight_messages(pieces: Pieces) -> None:
     with contextlib.suppress(UpdraftError):
         fields = split_flight_data(pieces[1])
         with contextlib.suppress(Exception):
-            # The reader of the metadata turns Protobuf's own error into a ProtocolError.
+            # The reader of the metadata raises ProtocolError instead of Protobuf's own error.
             wire.RequestMetadata.FromString(bytes(fields.app_metadata))
 
 
 def _command(chance: random.Random) -> Pieces:
-    """Return a command with fields at their limits; half of the time its bytes are changed too."""
+    """Return a command with fields at their limits; in half of the commands, change some bytes too."""
     command = _registered_command() if chance.random() < 0.3 else _session_command(chance)
     limits = command.limits
     for field in limits.DESCRIPTOR.fields:
@@ -127,7 +127,7 @@ def _read_command(pieces: Pieces) -> None:
     with contextlib.suppress(UpdraftError):
         request = parse_request(split_flight_data(b"\x0a" + _delimited(descriptor)))
         request = resolve(request, _CAPABILITIES)
-        # The front uses these before it asks for a worker.
+        # The front reads these fields before it asks for a worker.
         assert request.held_bytes >= 0
         assert request.log_context
         _ = request.task_key
@@ -174,7 +174,7 @@ def _delimited(data: bytes) -> bytes:
 
 
 def _read_arrow(pieces: Pieces) -> None:
-    """Read a schema and a batch like a worker; use accepted batches as a function would."""
+    """Read a schema and a batch as a worker does; use an accepted batch as a function would."""
     for text in Text:
         with contextlib.suppress(UpdraftError):
             _use(_received_batch(pieces, text), text)
@@ -187,7 +187,7 @@ def _received_batch(pieces: Pieces, text: Text) -> pa.RecordBatch:
 
 
 def _read_dictionaries(pieces: Pieces) -> None:
-    """Read a plain client's schema, dictionaries and batches like a worker."""
+    """Read a plain client's schema, dictionaries and batches as a worker does."""
     limit, rows = DecodedLimit(1 << 24, "--max-batch-bytes"), WorkerSettings().max_batch_rows
     with contextlib.suppress(UpdraftError):
         decoder = DictionaryDecoder.announced_by(
@@ -212,28 +212,29 @@ def _received(header: bytes, body: bytes) -> ReceivedFrame:
 
 
 def _use(batch: pa.RecordBatch, text: Text) -> None:
-    """Use a batch in ways that would read beyond its buffers if it had not been checked."""
-    # Python has no class for an interval of months. The function gets this error.
+    """Use a batch in ways that would read beyond its buffers if the decoder had not checked them."""
+    # PyArrow has no Python class for an interval of months, so the function receives this error.
     try:
         columns = batch.columns
     except KeyError:
         return
     for column in columns:
-        # Some types do not support `take`. The function gets this error.
+        # Some types do not support `take`, so the function receives this error.
         with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):
             column.take(pa.array(range(min(len(column), 1000)), pa.int64()))
         if pa.types.is_string(column.type):
-            # The function gets the error for text that is not UTF-8, unless the decoder has promised UTF-8.
+            # For text that is not UTF-8, the function receives an error, unless the decoder has promised UTF-8.
             with contextlib.suppress(*[pa.ArrowInvalid] if text is Text.BYTES else []):
                 pc.utf8_upper(column)
         if len(column) < 1000:
-            # The function gets the error for values that Python cannot represent, such as a date in the year 300,000.
+            # For values that Python cannot represent, such as a date in the year 300,000, the function receives an
+            # error.
             with contextlib.suppress(ValueError, OverflowError, ArithmeticError):
                 column.to_pylist()
 
 
 def _archive(chance: random.Random) -> Pieces:
-    """Return an archive with members of every kind; most have a changed header, usually with a correct checksum."""
+    """Return an archive with members of every kind. Most headers are changed, usually with a correct checksum."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=chance.choice((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT))) as tar:
         for member in range(chance.randrange(1, 5)):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 Pieces = list[bytes]
-"""Parts of one input, as its reader takes them."""
+"""Parts of one input, in the form that the target's reader expects."""
 
 _INTERESTING = (0, 1, 0x7F, 0x80, 0xFF)
 
@@ -19,9 +19,9 @@ class Target:
 
     name: str
     make: Callable[[random.Random], Pieces]
-    """Makes an input: a valid input with changes, or an input that follows a pattern."""
+    """Function that makes an input: a valid input with changes, or an input from a pattern."""
     read: Callable[[Pieces], None]
-    """Reads an input as the service does; an exception is a finding."""
+    """Function that reads an input as the service does. An unexpected exception is a finding."""
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
@@ -50,7 +50,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 
 
 def number(chance: random.Random, bits: int = 64) -> int:
-    """Return a signed number, often at a limit."""
+    """Return a signed number, often at one of the limits."""
     edge = 1 << (bits - 1)
     if chance.random() < 0.5:
         return chance.choice((0, 1, -1, 2, edge - 1, -edge, edge // 2))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fuzz targets for tokens from strangers, and for published keys."""
+"""Fuzz targets for tokens from strangers, and for keys that an issuer publishes."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _read_token(pieces: Pieces) -> None:
         with contextlib.suppress(UpdraftError):
             identity = tokens.identity(token.decode("latin-1"))
             assert identity.tenant
-            # The tenant goes into messages, headers and records.
+            # Check the tenant, because messages, headers and records contain it.
             assert identity.tenant.encode()
             # Base64 can encode the same bytes in several ways.
             assert [_decoded(part) for part in token.split(b".")] == [_decoded(part) for part in signed.split(b".")]

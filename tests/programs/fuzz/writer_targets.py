@@ -29,7 +29,7 @@ _STRIPE_BYTES = 1 << 20
 
 
 def _request(chance: random.Random) -> Pieces:
-    """Return a command with options at their limits and a schema's header; half of the commands have changed bytes."""
+    """Return a command with options at their limits, half of the time with changed bytes, and a schema's header."""
     command = wire.WriteCommand(
         protocol_version=PROTOCOL_VERSION,
         path=chance.choice((_ROOT + "/a", _ROOT + "/../b", "s3://b/" + "x" * 300, "", "\0", "//", _ROOT + "/" * 9000)),
@@ -77,7 +77,7 @@ def _orc(options: wire.OrcOptions, chance: random.Random) -> None:
 
 
 def _read_request(pieces: Pieces) -> None:
-    """Read everything before the first batch: the command, its schema, its path, its encoder."""
+    """Read everything before the first batch: the command, the schema, the path and the encoder."""
     with contextlib.suppress(UpdraftError):
         command = checked_command(pieces[0])
         request = with_schema(command, memoryview(pieces[1]), share="fuzz")
@@ -89,13 +89,13 @@ def _read_request(pieces: Pieces) -> None:
 
 
 def _read_batch(pieces: Pieces) -> None:
-    """Decode a batch as if it had credit, and encode it as a file without options."""
+    """Decode a batch as if it had credit, and encode it as a file with default options."""
     command = wire.WriteCommand(
         protocol_version=PROTOCOL_VERSION, delivery=wire.Delivery.DELIVERY_RETURN, parquet=wire.ParquetOptions()
     )
     with contextlib.suppress(UpdraftError):
         request = with_schema(command, memoryview(pieces[0]), share="fuzz")
-        # The writer chooses the encoder before any batch, and so refuses types that no file can have.
+        # The writer chooses the encoder before any batch arrives, and thereby refuses types that no file can contain.
         encoder = choose_encoder(command, request.decoder.schema, _NO_GPU, max_stripe_bytes=0)
         batch = _decoded(request, pieces)
         if batch is None:

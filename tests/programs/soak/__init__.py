@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make soak`: Spark jobs whose rows are all checked, while the processes under them are killed or restarted."""
+"""`make soak`: Spark jobs under which processes are killed or restarted; the soak checks all rows of the jobs."""

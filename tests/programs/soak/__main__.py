@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make soak`: Spark jobs of every kind, whose rows are all checked, while a process is killed every second.
+"""`make soak`: Spark jobs of every kind, under which the soak kills a process every second and checks all rows.
 
-The soak kills workers, zygotes, fronts, writers and executors. It restarts a pool or writer that ends, as a platform
-does, and reloads the functions of the pools every 15 seconds (SIGUSR2). With `--rolling` it kills nothing: it restarts
-two pools and two writers in turn, each pair behind one address, and no job may fail. Rows and files describe
-themselves, and the simulator's checker (tests/support/invariants.py) checks them. The exit status is 1 if an invariant
-is violated, if memory, descriptors or disk grow, if a job never answered, or if one kind of process was never killed.
+The soak kills workers, zygotes, fronts, writers and executors. It restarts a pool or writer that has ended, as a
+platform does, and reloads the functions of the pools every 15 seconds (SIGUSR2). With `--rolling`, the soak kills no
+processes: it restarts two pools and two writers in turn, each pair behind one address, and no job may fail. Rows and
+files contain their own origin, and the simulator's checker (tests/support/invariants.py) checks both. The exit status
+is 1 if an invariant is violated, if memory, descriptors or disk usage grow, if some job never answered, or if some kind
+of process was never killed.
 """
 
 from __future__ import annotations
@@ -46,45 +47,45 @@ from tests.workers.sides import LAUNCHER, PLUGIN
 
 _WORKERS = 2
 _ROLL_EVERY_SECONDS = 5.0
-# A zygote takes less time to load, so most reloads finish; a kill interrupts the others.
+# A zygote loads in less time than this, so most reloads finish; kills interrupt the other reloads.
 _RELOAD_EVERY_SECONDS = 15.0
 _QUOTA_BYTES = 256 << 20
-# Services notice within this time that the executors of the last job are gone.
+# Within this time, services notice that the executors of the last job are gone.
 _SETTLING_SECONDS = 60.0
-# A job takes seconds, or a few minutes if its executors are killed repeatedly. A longer one hangs.
+# A job takes seconds, or a few minutes if its executors are killed repeatedly. A job that takes longer than this hangs.
 _LONGEST_JOB_SECONDS = 900.0
 # Spark retries tasks practically without a limit, because a task may meet one killed process after another.
 _PATIENT = {
     "spark.task.maxFailures": "1000",
     "spark.stage.maxConsecutiveAttempts": "1000",
     "spark.deploy.maxExecutorRetries": "-1",
-    # A function that falls back to Spark's own workers would prove nothing.
+    # Fail instead of falling back, because a function in Spark's own workers would prove nothing.
     "spark.updraft.udf.unsupported": "fail",
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
-    # transformWithState needs this one.
+    # transformWithState needs this state store.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # A barrier stage starts once all executors are back.
+    # A barrier stage waits until all executors are back, so let Spark check often.
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
 }
 
 
 def main() -> int:
-    """Run the jobs until the time is over; return 1 on any violation."""
+    """Run jobs until the time is over; return 1 if there was any violation."""
     options = _options()
     warnings.filterwarnings("ignore", module="pyspark")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     use_connector_jar(options.jar)
-    # The path of a Unix socket has to be short, so this is not pytest's directory.
+    # The path of a Unix socket has to be short, so do not use pytest's directory.
     directory = Path(tempfile.mkdtemp(prefix="soak-"))
     data, runtime = directory / "data", directory / "run"
     data.mkdir()
     runtime.mkdir()
-    # All files of the services, including those that killed processes leave behind, are in this directory. Spark's
-    # files are elsewhere, because it keeps the work directory of every executor until the application ends.
+    # This directory contains all files of the services, including files that killed processes leave behind. Spark's
+    # files are elsewhere, because Spark keeps the work directory of every executor until the application ends.
     os.environ["TMPDIR"] = tempfile.tempdir = str(runtime)
     count = 2 if options.rolling else 1
     pools = Place(directory / "pool.sock", lambda: LocalPool(workers=_WORKERS), count)
@@ -134,7 +135,8 @@ class _Soak:
                     with self._bounded(f"job {number}, {name},"):
                         self._rows[name] += job(Job(self._spark, number, self._data), self._invariants)
                     self._done[name] += 1
-                # PySpark lets Py4J's error through for a collected Arrow table, and if no pool answers while it plans.
+                # PySpark raises Py4J's own error for a collected Arrow table, and if no pool answers while PySpark
+                # plans.
                 except (PySparkException, Py4JJavaError) as error:
                     self._failed.append(f"{name}: {_reason(error)}")
                 self._say(number + 1, deadline)
@@ -143,7 +145,7 @@ class _Soak:
 
     @contextlib.contextmanager
     def _bounded(self, what: str) -> Iterator[None]:
-        """Cancel a job that takes too long, and report a violation."""
+        """Cancel the job in this block if it takes too long, and report a violation."""
         began = time.monotonic()
         limit = threading.Timer(_LONGEST_JOB_SECONDS, self._spark.sparkContext.cancelAllJobs)
         limit.start()
@@ -168,7 +170,8 @@ class _Soak:
             until_seconds = time.monotonic() + _SETTLING_SECONDS
             while any(counts.values()) and time.monotonic() < until_seconds:
                 time.sleep(0.5)
-                # Restart services: the kernel ends a service when the thread that has started it ends.
+                # Restart services meanwhile: the kernel ends a service when the thread that has started the service
+                # ends.
                 self._keep()
                 try:
                     counts = _left(service)
@@ -234,20 +237,21 @@ def violated(
     failed_jobs: int,
     never_killed: Iterable[str],
 ) -> list[str]:
-    """Return the failures of a soak in words; the list is empty if the soak passed.
+    """Return the failures of a soak in words, or an empty list if the soak passed.
 
     Args:
         violations: Violated invariants of rows, files and memory.
         unanswered: Jobs that never answered.
         growing: Measurements that grew.
         troubles: Background threads that reported errors.
-        failed_jobs: Number of failed jobs; 0 under kills, where a job may fail with an error.
-        never_killed: Kinds of processes that should have been killed but never were.
+        failed_jobs: Number of jobs that failed but must not; 0 if the soak kills processes, because a job may then
+            fail.
+        never_killed: Kinds of processes that the soak should have killed but never did.
     """
     found = ["invariants"] if violations else []
     found += [f"no answer of {name}" for name in unanswered]
     found += growing
-    # Errors of "starts" do not count: a kill may hit a service as it starts, and the service is started again.
+    # Ignore errors of "starts": a kill may hit a service while it starts, and the soak then starts the service again.
     found += sorted({*troubles} & {"kills", "restarts", "reloads"})
     found += ["failed jobs"] if failed_jobs else []
     return found + [f"no kill of a {victim}" for victim in never_killed]
@@ -275,7 +279,7 @@ def _spark(options: argparse.Namespace, pools: Place, writers: Place) -> Iterato
 
 
 def _left(service: LocalPool | LocalWriter) -> dict[str, float]:
-    """Return the counts of a service that is not idle yet; all are zero once it has released everything."""
+    """Return the counts of what a service has not released yet; all counts are zero if it is idle."""
     if isinstance(service, LocalWriter):
         status = _writer_status(service)
         return {name: status[name] for name in ("open_files", "held_bytes", "reservations", "batches_waiting")}
@@ -292,7 +296,7 @@ def _writer_status(writer: LocalWriter) -> dict[str, float]:
 
 
 def _address(service: LocalPool | LocalWriter) -> str:
-    # A replacement for a killed process listens on another TCP port.
+    # The process that replaces a killed process listens on another TCP port.
     return f"unix:{service.unix_socket}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of the soak with functions that the connector's operators run, and with files that a writer makes."""
+"""Jobs of the soak with functions that the connector's operators run, and with files that a writer stores."""
 
 from __future__ import annotations
 
@@ -84,4 +84,4 @@ JOBS: dict[str, Callable[[Job, Invariants], int]] = {
     "grouped": _grouped,
     "written": _written,
 }
-"""Jobs by name. Each runs, checks its rows, and returns their number."""
+"""Jobs by name. Each job runs, checks its rows, and returns the number of rows."""

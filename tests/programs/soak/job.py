@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Job of the soak, whose rows describe themselves: tenant, application, task, attempt, number and value."""
+"""Job of the soak, each row of which contains its origin: tenant, application, task, attempt, number and value."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _GROUPS = 97
 ANSWER = "tenant string, application string, task bigint, number bigint, value bigint, attempt bigint"
 NAMES = [column.split()[0] for column in ANSWER.split(", ")]
 BY_PARTITION = dict.fromkeys(range(PARTITIONS), ROWS // PARTITIONS)
-"""Number of rows of each task if each partition is a task."""
+"""Number of rows in each task if each partition is a task."""
 BY_GROUP = {group: len(range(group, ROWS, _GROUPS)) for group in range(_GROUPS)}
-"""Number of rows of each task if each group is a task."""
+"""Number of rows in each task if each group is a task."""
 
 
 class Job:
@@ -40,18 +40,18 @@ class Job:
         self.directory = directory / f"written-{number}"
 
     def partitions(self, count: int = PARTITIONS) -> DataFrame:
-        """Return the rows in order of tasks. With `PARTITIONS` partitions, each partition is a task."""
+        """Return the rows in the order of the tasks. With `PARTITIONS` partitions, each partition is a task."""
         size = ROWS // PARTITIONS
         return self._described(self._numbers(count), F.floor(F.col("id") / size), F.col("id") % size + 1)
 
     def groups(self, numbers: DataFrame | None = None) -> DataFrame:
-        """Return the rows; each group is a task. The rows are made from `numbers`, which count from 0."""
+        """Return the rows, in which each group is a task. The rows are made from `numbers`, which start at 0."""
         numbers = self._numbers() if numbers is None else numbers
         number = F.col(numbers.columns[0])
         return self._described(numbers, number % _GROUPS, F.floor(number / _GROUPS) + 1)
 
     def answered(self, answer: pa.Table, tasks: Mapping[int, int], invariants: Invariants) -> int:
-        """Check that an answer has the expected rows of each task. Return the number of its rows."""
+        """Check that an answer contains the expected rows of each task. Return the number of rows in the answer."""
         for task, rows in tasks.items():
             invariants.begins(self._source_of(task), rows)
         for run in described(answer, self.salt):
@@ -61,7 +61,7 @@ class Job:
         return int(answer.num_rows)
 
     def written(self, invariants: Invariants) -> int:
-        """Check the files of the job, one for each partition. Return the number of their rows."""
+        """Check the job's files, one for each partition. Return the number of rows in the files."""
         count = 0
         names = {task: f"{self.application}/part-{task:05}" for task in range(PARTITIONS)}
         for task, name in names.items():
@@ -95,7 +95,7 @@ def _read(path: Path, salt: int) -> list[Rows]:
 
 
 def described(answer: pa.Table, salt: int) -> Iterator[Rows]:
-    """Yield the rows of an answer, in order, as they describe themselves. A wrong value turns the number into WRONG."""
+    """Yield the origins that the rows of an answer contain, in order. If a value is wrong, the number becomes WRONG."""
     tasks, numbers, values, attempts = (
         pc.fill_null(answer[name], WRONG).to_numpy() for name in ("task", "number", "value", "attempt")
     )
@@ -107,12 +107,12 @@ def described(answer: pa.Table, salt: int) -> Iterator[Rows]:
 
 
 def value(task: Any, number: Any, salt: int) -> Any:
-    """Return the functions' result for a row, or for an array or column of rows."""
+    """Return the result that the functions must return for a row, or for an array or column of rows."""
     return ((task * ROWS + number) * 31 + salt) % PRIME
 
 
 def attempt() -> int:
-    """Return the attempt of the task that calls this."""
+    """Return the number of the current attempt at the task that calls this function."""
     context = TaskContext.get()
     assert context is not None
     return int(context.attemptNumber())

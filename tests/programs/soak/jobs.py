@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All jobs of the soak: those with functions, and those that run in Python workers which Spark itself starts."""
+"""All jobs of the soak: jobs with functions, and jobs that run in Python workers which Spark itself starts."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tests.support.invariants import WRONG, Invariants
 from tests.support.spark import runtime_confs
 
 MOST_STARTS = 30
-"""Most starts of a query. A query fails whenever the worker that plans its batches dies."""
+"""Limit on the starts of a query. A query fails whenever the worker that plans its batches dies."""
 
-# The smallest cluster of a soak has two slots, and the tasks of a barrier stage run at the same time.
+# Number of tasks in a barrier stage, which run at the same time. The smallest cluster of a soak has two slots.
 _TOGETHER = 2
 
 
@@ -53,7 +53,7 @@ def _barrier(job: Job, invariants: Invariants) -> int:
         context.barrier()
 
     rows = job.partitions(_TOGETHER).rdd.barrier().mapPartitions(valued)
-    # Spark runs a failed barrier stage again only if it is not the last stage.
+    # Add another stage, because Spark does not retry a barrier stage that is the last stage.
     shuffled = rows.keyBy(lambda row: row[2]).partitionBy(PARTITIONS).values()
     return job.answered(_table(shuffled.collect()), BY_PARTITION, invariants)
 
@@ -66,7 +66,7 @@ def _rows(application: str, salt: int, task: int) -> Iterator[tuple[Any, ...]]:
 
 
 class _Source(DataSource):
-    """Data source with a job's rows, one partition per task. Its options are the application and the salt."""
+    """Data source with a job's rows, one partition for each task. Its options are the application and the salt."""
 
     @classmethod
     def name(cls) -> str:
@@ -141,7 +141,7 @@ def _streaming_source(job: Job, invariants: Invariants) -> int:
 
 
 def run_to_its_end(start: Callable[[], Any]) -> None:
-    """Run a query to its end. Start it again from its checkpoint if it fails, as a platform does."""
+    """Run a query to its end. If the query fails, start it again from its checkpoint, as a platform does."""
     for left in reversed(range(MOST_STARTS)):
         try:
             start().awaitTermination()
@@ -195,7 +195,7 @@ def _streamed(job: Job, answers: Callable[[DataFrame], DataFrame], invariants: I
     stream = job.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).load()
     name = f"answers_{job.salt}"
     sink = answers(job.groups(stream.select("value"))).writeStream.format("memory").queryName(name)
-    # The operators leave these functions to Spark's Python worker, which also runs on the pool.
+    # Let the operators leave these functions to Spark's Python worker, which also runs on the pool.
     with runtime_confs(job.spark, {"spark.updraft.udf.unsupported": "local"}):
         query = sink.outputMode("update").trigger(once=True).start()
     try:
@@ -212,7 +212,7 @@ class _Analyzed(AnalyzeResult):
 
 
 class _Rows:
-    """Table function with the rows of a task. Its arguments are the application, the salt and the task."""
+    """Table function that returns the rows of a task. Its arguments are the application, the salt and the task."""
 
     @staticmethod
     def analyze(application: AnalyzeArgument, salt: AnalyzeArgument, task: AnalyzeArgument) -> AnalyzeResult:
@@ -249,4 +249,4 @@ JOBS: dict[str, Callable[[Job, Invariants], int]] = {
     "transform": _transform,
     "table_function": _table_function,
 }
-"""Jobs by name. Each runs, checks its rows, and returns their number."""
+"""Jobs by name. Each job runs, checks its rows, and returns the number of rows."""

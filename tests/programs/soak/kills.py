@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills of a soak: which processes, how often, and a count for each kind."""
+"""Kills of a soak: the choice of processes, and a count of kills for each kind."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ import psutil
 from tests.programs.soak.services import Place
 from tests.support.pool import LocalPool
 
-# Shares of 20 kills. Executors restart slowest, and a job that needs both executors would never finish.
+# Weights of the kinds, out of 20. Executors restart slowest, and with more kills a job that needs both executors would
+# never finish.
 _WEIGHTS = {"worker": 9, "zygote": 3, "front": 3, "writer": 3, "executor": 2}
-# Killing a process again before it has served anything proves nothing. On a busy machine, its age does not tell whether
-# it serves, so kinds of processes that listen are not killed before they listen.
+# Do not kill a process again before it has served anything, because that proves nothing. On a busy machine, a process's
+# age does not show whether it serves, so kill a front or an executor only when it listens.
 _YOUNG_SECONDS = {"worker": 0.0, "zygote": 1.0, "front": 1.0, "writer": 1.0, "executor": 3.0}
 _LISTEN = frozenset({"front", "executor"})
 
 
 class Kills:
-    """Sends SIGKILL to one process at a time."""
+    """Killer that sends SIGKILL to one process at a time."""
 
     def __init__(self, pools: Place, writers: Place, driver: psutil.Process, seed: int) -> None:
         self.by_victim: collections.Counter[str] = collections.Counter()
-        # Seeded, so that the order can be repeated.
+        # Use a seed, so that the order can be repeated.
         self._chance = random.Random(seed)
         self._find: dict[str, Callable[[], list[psutil.Process]]] = {
             "worker": lambda: _pool(pools).workers(),
@@ -38,7 +39,7 @@ class Kills:
         }
 
     def kill_one(self) -> None:
-        """Kill a process of a randomly chosen kind, or of another kind if that one is being replaced."""
+        """Kill a process of a random kind. If all processes of this kind are being replaced, choose another kind."""
         waiting = dict(_WEIGHTS)
         while waiting:
             victim = self._chance.choices(list(waiting), list(waiting.values()))[0]
@@ -55,7 +56,7 @@ class Kills:
         return [victim for victim in _WEIGHTS if not self.by_victim[victim]]
 
     def _found(self, victim: str) -> list[psutil.Process]:
-        """Return the processes of a kind that can be killed now; none if their service has just ended."""
+        """Return the processes of a kind that can be killed now, or no processes if their service has just ended."""
         try:
             return self._find[victim]()
         except psutil.NoSuchProcess:

@@ -20,17 +20,17 @@ Service = LocalPool | LocalWriter
 
 
 class Place:
-    """Fixed address: a link to the Unix socket of one of several equal services."""
+    """Fixed address of several equal services: a link to the Unix socket of one of them."""
 
     def __init__(self, link: Path, make: Callable[[], Service], count: int) -> None:
         self._link = link
         self.services = [make() for _ in range(count)]
-        """Equal services; clients reach the first one."""
+        """Equal services; clients connect to the first service."""
         self.restarts = self.reloads = 0
 
     @property
     def endpoint(self) -> str:
-        """Endpoint for Spark's settings."""
+        """Endpoint, for Spark's settings."""
         return f"grpc+unix://{self._link}"
 
     def start(self) -> None:
@@ -46,7 +46,7 @@ class Place:
                 service.stop()
 
     def first(self) -> Service:
-        """Return the service that clients reach."""
+        """Return the service to which clients connect."""
         return self.services[0]
 
     def members(self) -> list[psutil.Process]:
@@ -68,14 +68,14 @@ class Place:
         self._start_again(before)
 
     def reload(self) -> None:
-        """Make pools reload their functions."""
+        """Make all pools reload their functions."""
         for service in self.services:
             if isinstance(service, LocalPool) and service.is_ready:
                 service.load_again()
                 self.reloads += 1
 
     def _start_again(self, service: Service) -> None:
-        # Reaps the process if it has already ended, and its descendants.
+        # Reap the process if it has already ended, and end its descendants.
         service.terminate()
         service.start_again()
         self.restarts += 1
@@ -88,7 +88,7 @@ class Place:
 
 
 class Platform:
-    """Context manager with a thread that calls `turn` periodically, records its errors, and carries on."""
+    """Context manager with a thread that calls `turn` periodically. It records errors of `turn` and continues."""
 
     def __init__(self, turn: Callable[[], None], every_seconds: float) -> None:
         self._turn = turn

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory, descriptors and disk over a soak: the last quarter compared with the second."""
+"""Growth of memory, descriptors and disk during a soak: the last quarter compared with the second quarter."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 
 _FEWEST_SAMPLES = 20
-# (share, absolute) growth to ignore: caches, allocators, a process more or less in a sample.
+# Growth to ignore, as a share and as an absolute value: caches, allocators, a process more or less in a sample.
 _ALLOWED = {"memory MiB": (0.25, 64.0), "descriptors": (0.25, 32.0), "disk MiB": (0.25, 8.0), "files": (0.25, 32.0)}
 
 
 @dataclass
 class Trend:
-    """Samples of all services together; medians of quarters hide the effect of single kills."""
+    """Samples of all services together. Comparing medians of quarters hides the effect of single kills."""
 
     members: Callable[[], Sequence[psutil.Process]]
     directories: Sequence[Path]
@@ -39,13 +39,13 @@ class Trend:
         self.samples["files"].append(len(sizes))
 
     def quarters(self, name: str) -> tuple[float, float]:
-        """Return the medians of the second and the last quarter; the first one is warm-up."""
+        """Return the medians of the second and the last quarter, because the first quarter is warm-up."""
         samples = self.samples[name]
         quarter = max(1, len(samples) // 4)
         return statistics.median(samples[quarter : 2 * quarter] or samples), statistics.median(samples[-quarter:])
 
     def growing(self) -> list[str]:
-        """Return the measurements that grew; none if the soak took only seconds."""
+        """Return the names of the measurements that grew, or no names if the soak took only seconds."""
         found = []
         for name, (share, absolute) in _ALLOWED.items():
             early, late = self.quarters(name)
@@ -55,9 +55,9 @@ class Trend:
 
 
 def _sizes_bytes(directory: Path) -> list[int]:
-    """Return the size of every file and directory in a directory: leftovers may be small but many."""
+    """Return the size of every file and directory below a directory, because leftovers may be small but many."""
     found = []
-    # os.walk skips a directory that has just been removed.
+    # os.walk skips a directory that was removed meanwhile.
     for path, directories, files in os.walk(directory):
         for name in (*directories, *files):
             with contextlib.suppress(OSError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model of `Circuit`: limits how often the tasks of one executor try to connect to a dead address."""
+"""Model of `Circuit`, which limits how often the tasks of one executor try to connect to a dead address."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Circuit:
 
     @property
     def is_open(self) -> bool:
-        """Whether attempts have to wait."""
+        """Whether attempts to connect have to wait."""
         return self._attempts >= FREE_ATTEMPTS
 
     def may_attempt(self, now_nanos: int) -> bool:
-        """Return whether a failed connection may be tried again now; count the attempt if so."""
+        """Return whether a task may try a failed connection again now. If it may, count the attempt."""
         if self.is_open and now_nanos < self._next_nanos:
             return False
         self._attempts += 1

@@ -36,7 +36,7 @@ class CreditWindow:
         return self.sent < self._credit
 
     def has_room(self, size: int) -> bool:
-        """Return whether one more batch of this size may wait here."""
+        """Return whether one more batch of this size may wait in this window."""
         return not self._waiting or self._waiting_bytes + size <= self._window_bytes
 
     def add(self, batch: Batch) -> None:
@@ -57,7 +57,7 @@ class CreditWindow:
         return batch.body_bytes
 
     def send(self) -> Batch:
-        """Return the next batch, which the caller sends now."""
+        """Return the next batch, which the caller has to send now."""
         batch = self._waiting.popleft()
         self._waiting_bytes -= batch.body_bytes
         self.sent += 1
@@ -65,13 +65,13 @@ class CreditWindow:
         return batch
 
     def take_credit(self, number: int) -> None:
-        """Take credit for every batch up to this one; zero stands for none."""
+        """Record credit for every batch up to this number; zero stands for no batch."""
         if number and not self._credit <= number <= self._asked:
             raise MalformedReplyError("credit for batches that were not asked for")
         self._credit = max(self._credit, number)
 
     def take_stored(self, number: int) -> None:
-        """Record that the writer has stored every batch up to this one."""
+        """Record that the writer has stored every batch up to this number."""
         if number > self.sent:
             raise MalformedReplyError("stored batches that were not sent")
         self._stored = max(self._stored, number)

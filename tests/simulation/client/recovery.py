@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model of `Recovery`: what to do about a call that ended early."""
+"""Model of `Recovery`, which decides what to do about a call that ended early."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Origin(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """Kinds of errors that recovery tells apart; OTHER stands for all the rest."""
+    """Kinds of errors that recovery distinguishes; OTHER stands for all other kinds."""
 
     USER = "USER"
     WORKER = "WORKER"
@@ -43,7 +43,7 @@ class Kind(enum.Enum):
 
 
 class Reach(enum.Enum):
-    """Knowledge about an endpoint that is unreachable now."""
+    """What the client knows about an endpoint that is unreachable now."""
 
     UNRESOLVED = "UNRESOLVED"
     RESOLVED = "RESOLVED"
@@ -57,7 +57,7 @@ class Failure(NamedTuple):
     origin: Origin
     is_in_band: bool = False
     sequence: int = 0
-    """Number of the batch that the pool blames; 0 if it blames none."""
+    """Number of the batch that the pool blames; 0 if the pool blames no batch."""
     is_refused_connection: bool = False
 
     @property
@@ -71,7 +71,7 @@ class Failure(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Progress of a call before it ended."""
+    """Progress of a call until it ended."""
 
     work_done: bool
     base: int
@@ -114,7 +114,7 @@ class Recovery:
     def __init__(
         self, timeouts: Timeouts, budget: RetryBudget, now_nanos: int, between: Callable[[int, int], int]
     ) -> None:
-        """Begin an exchange; `between` returns a random number from its first argument to its second, both included."""
+        """Begin an exchange; `between` returns a random number between its two arguments, both included."""
         self._timeouts = timeouts
         self._budget = budget
         self._between = between
@@ -136,7 +136,7 @@ class Recovery:
         self._suspect = _NOTHING
 
     def waited(self, nanos: int) -> None:
-        """Exclude time spent in the peer's queue from the acquire timeout."""
+        """Exclude the time spent in the peer's queue from the acquire timeout."""
         self._acquiring_since_nanos += nanos
 
     def decide(self, failure: Failure, progress: Progress, hint: int | None, now_nanos: int) -> Decision:
@@ -180,7 +180,7 @@ class Recovery:
         )
 
     def backoff_bounds(self, hint: int | None) -> tuple[int, int]:
-        """Return the shortest and the longest pause before the next try, in milliseconds."""
+        """Return the shortest and the longest allowed pause before the next try, in milliseconds."""
         wanted = _FIRST_BACKOFF_MILLISECONDS if hint is None else hint
         first = min(max(1, wanted), self._timeouts.acquire_milliseconds)
         grown = min(max(first, _LONGEST_BACKOFF_MILLISECONDS), first << min(self._acquire_tries, _BACKOFF_DOUBLINGS))
@@ -202,7 +202,7 @@ class Recovery:
 
 
 def _blamed(failure: Failure, progress: Progress) -> int:
-    """Return the batch to blame for a lost worker, or one of the markers."""
+    """Return the batch to blame for a lost worker, or `_THE_SETUP` or `_NOTHING`."""
     if failure.kind is Kind.POOL_UNAVAILABLE and failure.origin is Origin.POOL:
         return _NOTHING
     if failure.sequence > 0:

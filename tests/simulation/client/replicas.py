@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model of `Replicas`: the choice between the pods behind one name."""
+"""Model of `Replicas`, which chooses between the pods behind one name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 class Departure(enum.Enum):
-    """Reason why a call leaves its pod. The later reasons weigh more."""
+    """Reason why a call leaves its pod, in order of increasing weight."""
 
     BUSY = 1
     LOST = 2
@@ -51,7 +51,7 @@ class _Pod:
 
 @dataclass(eq=False, slots=True)
 class _Stay:
-    """Pod that serves a task's calls while the task has open calls."""
+    """Pod that serves all calls of a task while the task has open calls."""
 
     pod: _Pod | None = None
     calls: int = 0
@@ -62,7 +62,7 @@ class Replicas:
     """Pods behind one name, as one executor sees them."""
 
     def __init__(self, first_use: Callable[[], int]) -> None:
-        """Create an empty choice; `first_use` returns a random negative number."""
+        """Create an empty set of pods; `first_use` returns a random negative number."""
         self._first_use = first_use
         self._pods: dict[int, _Pod] = {}
         self._stays: dict[str, _Stay] = {}
@@ -93,7 +93,7 @@ class Replicas:
         return any(pod is not chosen and not pod.is_avoided(now_nanos) for pod in pods)
 
     def _rank_among(self, ranks: Sequence[int]) -> int:
-        """Return the rank of a pod that was just found: a random place among the known pods."""
+        """Return the rank of a pod that was just found: next to a random known pod."""
         rank = self._first_use()
         return ranks[rank % len(ranks)] - 1 if ranks else rank
 
@@ -109,7 +109,7 @@ class Place:
     def __init__(self, replicas: Replicas, pod: _Pod, stay: _Stay, task: str | None, has_alternatives: bool) -> None:
         self.address = pod.address
         self.has_alternatives = has_alternatives
-        """Whether the call may go to another pod that has not just lost or refused a call."""
+        """Whether another pod exists that has not recently lost or refused a call."""
         self._replicas, self._pod, self._stay, self._task = replicas, pod, stay, task
         self._has_ended = False
 
@@ -119,7 +119,7 @@ class Place:
         self._stay.is_over |= why is Departure.UNAVAILABLE and self._stay.pod is self._pod
 
     def ended(self) -> None:
-        """Record that the call is over, before another one may replace it."""
+        """Record that the call is over, before another call may replace it."""
         if not self._has_ended:
             self._has_ended = True
             self._stay.calls -= 1

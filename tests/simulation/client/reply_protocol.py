@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model of `ReplyProtocol`: which messages the pool may send in which state, and whether the counts agree."""
+"""Model of `ReplyProtocol`, which checks which messages the pool may send in which state, and the counts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ReplyProtocol:
         self._rows = 0
 
     def accept(self, event: Event | None, *, sequence: int = 0, rows: int = 0, consumed: int = 0) -> None:
-        """Accept a message; None is a mere credit. Raises MalformedReplyError.
+        """Accept a message; None stands for a credit alone. Raises MalformedReplyError.
 
         For BATCH, `sequence` and `rows` are the batch's; for FINISHED, they are the totals that the pool announces.
         """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Replay(enum.Enum):
-    """Ways in which an exchange may continue after a loss."""
+    """Ways in which an exchange may continue after it lost a call."""
 
     REPLAY = "REPLAY"
     FROM_THE_START = "FROM_THE_START"
@@ -16,7 +16,7 @@ class Replay(enum.Enum):
 
 
 class Batch(NamedTuple):
-    """Batch of a task. `content` says which rows it holds; the pool's answer repeats it."""
+    """Batch of a task. `content` identifies the batch's rows; the pool's answer repeats it."""
 
     rows: int
     body_bytes: int
@@ -56,7 +56,7 @@ class RequestLog:
         self._in_flight_bytes += batch.body_bytes
 
     def consumed_through(self, number: int) -> None:
-        """Record that the function has taken every batch up to this number."""
+        """Record that the function has consumed every batch up to this number."""
         for taken in range(self._consumed + 1, number + 1):
             size = self._held[taken].body_bytes
             self._in_flight_bytes -= size
@@ -101,7 +101,7 @@ class RequestLog:
         return self._held[self.transmitted + 1] if self.transmitted < self.sent else None
 
     def transmit(self) -> None:
-        """Record that the current call has sent that batch."""
+        """Record that the current call has sent the batch that `untransmitted` returns."""
         self.transmitted += 1
 
     def restart(self) -> None:

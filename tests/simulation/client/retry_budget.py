@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model of `RetryBudget`: a burst of retries, and then one in each interval."""
+"""Model of `RetryBudget`, which allows a burst of retries, and then one retry in each interval."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class RetryBudget:
         """Time at which the latest granted retry may begin."""
 
     def take_nanos(self, now_nanos: int) -> int:
-        """Take one retry and return its minimum wait."""
+        """Take one retry from the budget and return how long the retry has to wait."""
         full_nanos = now_nanos - BURST * INTERVAL_NANOS
         if self._latest_nanos is None or self._latest_nanos < full_nanos:
             self._latest_nanos = full_nanos

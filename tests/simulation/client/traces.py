@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces that prove the models equal to the Java classes: random events, and what a model decided on each.
+"""Traces that prove the models equal to the Java classes: random events, and the decisions of a model.
 
-`python -m tests.simulation.client.traces` writes them into the Java client's test resources. `PolicyTracesTest` there
-runs the real classes on the same events and compares every decision; `test_client_models` checks that the models still
-decide so. A line is an event, a tab, and the decision; a line that begins with `new` makes a new object.
+`python -m tests.simulation.client.traces` writes the traces into the Java client's test resources. There,
+`PolicyTracesTest` runs the real classes on the same events and compares every decision. `test_client_models` checks
+that the models still decide as in the traces. A line contains an event, a tab, and the decision; a line that begins
+with `new` makes a new object.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _MILLISECOND = 1_000_000
 
 
 def _batch(rows: int) -> Batch:
-    # A batch of one int64 column without nulls.
+    # Size of a batch of one int64 column without nulls.
     return Batch(rows, 8 * rows)
 
 
@@ -107,7 +108,7 @@ def _recovery(dice: random.Random) -> Iterator[str]:
     yield (
         f"new Recovery {timeouts.acquire_milliseconds} {timeouts.connect_milliseconds} {timeouts.max_replays} {now}\t"
     )
-    # One model draws the shortest pause, and one the longest: nothing else depends on the draw.
+    # One model draws the shortest pause, and another the longest, because nothing else depends on the draw.
     low = Recovery(timeouts, RetryBudget(), now, lambda least, _most: least)
     high = Recovery(timeouts, RetryBudget(), now, lambda _least, most: most)
     for _ in range(_EVENTS):
@@ -229,7 +230,7 @@ def _reply_protocol(dice: random.Random) -> Iterator[str]:
         name = event.value if event is not None else "CREDIT"
         yield f"{name} {sequence} {count} {consumed}\t{outcome}{protocol.state.value} {protocol.consumed}"
         if outcome:
-            # The client ends a call that breaks the protocol.
+            # The client ends a call whose pool breaks the protocol.
             return
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load of many executors on a simulated cluster: each calls, thinks, and calls again; results are counted by time."""
+"""Load of many executors on a simulated cluster: each executor calls, thinks, and calls again. Results have times."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Size:
     executors: int
     pods: int
     workers: int
-    """Workers of each pod."""
+    """Number of workers in each pod."""
     seconds: float
     """Length of the run."""
     think_seconds: float
     """Mean time between two exchanges of an executor."""
     batch_seconds: Callable[[random.Random], float]
-    """Time that the function takes for a batch."""
+    """Function that draws the time that a function takes for a batch."""
     batches: int = 1
     latency_seconds: float = 0.001
     arrival_seconds: float = 0.0
-    """Time over which the executors begin."""
+    """Time within which all executors begin."""
     zones: int = 3
     tenants: tuple[str, ...] = ("default",)
     queue_limit: int = 256
     tasks_of_an_executor: int = 1
-    """Tasks that share an executor: its retry budget and its knowledge of pods."""
+    """Number of tasks that share an executor, with its retry budget and its knowledge of pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Done:
     at: float
     tenant: str
     wait_seconds: float
-    """Time of the exchange beyond the function's own."""
+    """Time of the exchange in addition to the function's own time."""
     is_failed: bool
 
 
@@ -64,13 +64,13 @@ class Look:
 
     at: float
     calls: int
-    """Calls since the beginning."""
+    """Number of calls since the beginning."""
     ready: int
-    """Pods that are ready."""
+    """Number of pods that are ready."""
     busy: int
     waiting: int
     busiest: float
-    """Exchanges, running and waiting, of the busiest pod over those of the average pod."""
+    """Number of exchanges, running and waiting, at the busiest pod, divided by the average of all pods."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Result:
     looks: list[Look] = field(default_factory=list)
 
     def waits(self, begin: float, end: float, tenant: str | None = None) -> list[float]:
-        """Return the waits of the exchanges that ended in this time."""
+        """Return the waits of the successful exchanges that ended in this period."""
         return [
             each.wait_seconds
             for each in self.done
@@ -89,12 +89,12 @@ class Result:
         ]
 
     def throughput(self, begin: float, end: float) -> float:
-        """Return the exchanges that ended well in a second of this time."""
+        """Return the number of successful exchanges per second in this period."""
         return len(self.waits(begin, end)) / (end - begin)
 
 
 class Load:
-    """Run of a load."""
+    """Run of one load."""
 
     def __init__(self, size: Size, seed: int = 1) -> None:
         self.size = size
@@ -102,19 +102,19 @@ class Load:
         self.cluster = Cluster(self.world)
         self._violations: list[ViolationError] = []
         self.cluster.checker.on_failure = self._violations.append
-        # A load measures waits instead of bounding them.
+        # Do not bound waits, because a load measures waits.
         self.cluster.checker.longest_wait_seconds = math.inf
         self.result = Result()
         self.think_seconds = dict.fromkeys(size.tenants, size.think_seconds)
-        """Mean time between two exchanges of an executor of each tenant."""
+        """For each tenant, the mean time between two exchanges of an executor."""
         self.askers: list[asyncio.Task[None]] = []
         """Tasks of executors that call."""
         self._slots: list[Executor] = []
-        """Executors that have room for tasks."""
+        """Executors, once for each task that they can still run."""
         self._numbers = iter(range(1 << 60))
 
     def run(self, events: Iterable[tuple[float, Callable[[Load], None]]] = ()) -> Result:
-        """Run to the end, with these events at their times."""
+        """Run to the end, with these events at the given times."""
         silence_logs()
         asyncio.set_event_loop(self.world.loop)
         for at, event in events:
@@ -156,7 +156,7 @@ class Load:
         self.cluster.add_pod(settings, zone, Caps())
 
     def add_executor(self, tenant: str, within_seconds: float = 0.0) -> asyncio.Task[None]:
-        """Add an executor, which begins within this time."""
+        """Add a task, which begins within this time, to an executor with a free slot or to a new executor."""
         if not self._slots:
             executor = self.cluster.add_executor(ClientOptions(Timeouts()))
             executor.latency_seconds = self.size.latency_seconds

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small measured system: a real pool on this machine, whose clients keep asking. The simulation has to repeat it.
+"""Small measured system: a real pool on this machine, whose clients never pause. The simulation has to match it.
 
-Functions sleep, so that the machine's cores are not what the clients share.
+Functions sleep, so that clients compete for workers and not for the machine's cores.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Calibration:
     """Figures of the measured system, and of its simulation."""
 
     overhead_seconds: float
-    """Time of an exchange beyond its function, with one client and nothing to wait for."""
+    """Time of an exchange in addition to its function's own time, with one client and nothing to wait for."""
     measured: Figures
     simulated: Figures
     load_average: float
@@ -62,20 +62,20 @@ class Calibration:
 
     @property
     def errors(self) -> dict[str, float]:
-        """Share by which each simulated figure differs from the measured one."""
+        """Relative difference between each simulated figure and the measured figure."""
         measured, simulated = asdict(self.measured), asdict(self.simulated)
         return {name: simulated[name] / measured[name] - 1 for name in measured if name != "exchanges"}
 
 
 def calibration(seconds: float) -> Calibration:
-    """Measure the pool for this long, and simulate the same."""
+    """Measure the pool for this long, and simulate the same load."""
     load_average = os.getloadavg()[0]
     overhead, measured = asyncio.run(_measured(seconds))
     return Calibration(overhead, measured, simulated(seconds, overhead), load_average)
 
 
 def simulated(seconds: float, overhead_seconds: float) -> Figures:
-    """Simulate the measured system. An exchange holds its worker for the overhead too."""
+    """Simulate the measured system. An exchange holds its worker during the overhead too."""
     size = Size(
         executors=CLIENTS,
         pods=1,
@@ -86,7 +86,7 @@ def simulated(seconds: float, overhead_seconds: float) -> Figures:
         latency_seconds=0.0002,
     )
     result = Load(size).run()
-    # A wait is what an exchange takes beyond its function, so the overhead belongs to it.
+    # A wait is the time that an exchange takes in addition to its function's time, so a wait includes the overhead.
     waits = [wait + overhead_seconds for wait in result.waits(_WARM_SECONDS, size.seconds)]
     return _figures(waits, size.seconds - _WARM_SECONDS)
 
@@ -113,7 +113,7 @@ async def _measured(seconds: float) -> tuple[float, Figures]:
 
 
 async def _ask(channel: grpc.aio.Channel, clients: int, seconds: float) -> list[float]:
-    """Keep asking; return the waits of the exchanges that ended after the first seconds."""
+    """Send exchanges without a pause; return the waits of the exchanges that ended after the warm-up."""
     waits: list[float] = []
     begin = time.monotonic() + _WARM_SECONDS
     numbers = itertools.count(1)

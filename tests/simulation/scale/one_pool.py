@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pool on one machine with more tasks than workers, and several queue limits: how its tasks wait, or fail."""
+"""One pool on one machine with more tasks than workers: waits and failures of its tasks for several queue limits."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from tests.simulation.scale.load import Load, Size
 TASKS, WORKERS = 64, 2
 _BATCHES = 3
 TASK_SECONDS: Mapping[str, float] = {"a second": 1.0, "a minute": 60.0}
-"""Length of the tasks, in words and in seconds."""
+"""Length of the tasks, by the words that name it."""
 RUN_SECONDS: Mapping[str, float] = {"a second": 300.0, "a minute": 4000.0}
-"""Length of the runs."""
+"""Length of the runs, by the same words."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnePool:
-    """Tasks of a run."""
+    """Results of all tasks of a run."""
 
     ended: int
     failed: int
     longest_wait_seconds: float
-    """Longest wait of a task that ended well."""
+    """Longest wait of a task that succeeded."""
     calls_per_task: float
 
 
 def simulate(tasks: str, queue_limit: int, seconds: float) -> OnePool:
-    """Simulate local[64], one executor whose tasks follow one another without a pause."""
+    """Simulate local[64], an executor with 64 slots, each of which starts its next task without a pause."""
     batch_seconds = TASK_SECONDS[tasks] / _BATCHES
     size = Size(
         executors=TASKS,
@@ -48,6 +48,6 @@ def simulate(tasks: str, queue_limit: int, seconds: float) -> OnePool:
         ended=len(result.done) - failed,
         failed=failed,
         longest_wait_seconds=max(result.waits(0.0, size.seconds), default=0.0),
-        # As many tasks as there are slots still run or wait at the end.
+        # At the end, one task in each slot is still running or waiting.
         calls_per_task=result.looks[-1].calls / (len(result.done) + TASKS),
     )

@@ -118,7 +118,7 @@ def _section(number: int, outcomes: Mapping[str, Outcome]) -> str:
 
 
 def _size(outcome: Outcome) -> str:
-    """Return a sentence about the size, if it is not that of the other scenarios."""
+    """Return a sentence about the size, if the size differs from that of the other scenarios."""
     if (outcome.executors, outcome.pods) == (EXECUTORS, PODS):
         return ""
     return f"Here {outcome.executors:,} executors use {outcome.pods} pods. "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of what was measured and simulated, in build/scale."""
+"""Records of measurements and simulations, in build/scale."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def one_pool(name: str) -> OnePool:
 
 
 def run(name: str, scenario: str, scale: float, queue_limit: int) -> str:
-    """Simulate a scenario and keep its outcome under this name; return the name."""
+    """Simulate a scenario and store the outcome under this name; return the name."""
     found = next(each for each in SCENARIOS if each.name == scenario)
     keep(name, simulate(found, scale=scale, queue_limit=queue_limit))
     return name

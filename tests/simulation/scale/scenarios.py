@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios of ten thousand executors on two hundred pods: what happens, and what it costs."""
+"""Scenarios of ten thousand executors on two hundred pods: the events, and their cost."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ QUEUE_LIMIT = 256
 """Default of --queue-limit."""
 BATCHES, LEAST_SECONDS, MOST_SECONDS = 3, 1.0, 5.66
 THINK_SECONDS = 63.0
-"""Mean time between two exchanges of an executor: they keep 85 % of the workers busy."""
+"""Mean time between two exchanges of an executor. With this time, executors keep 85 % of the workers busy."""
 EVENT_SECONDS = 300.0
 SECONDS = 660.0
 BIN_SECONDS = 10.0
 _QUIET_TENANT, _FLOODING_TENANT = "quiet", "flood"
 _TARGET_WAITING = 8
-"""Waiting exchanges of a pod at which the autoscaler adds pods."""
+"""Number of waiting exchanges at a pod at which the autoscaler adds pods."""
 _POD_START_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Scenario."""
+    """Scenario: one event in a large cluster."""
 
     name: str
     title: str
@@ -37,12 +37,12 @@ class Scenario:
     event: Callable[[Load], None]
     tenants: tuple[str, ...] = ("default",)
     watched: str | None = None
-    """Tenant whose waits count; None for all."""
+    """Tenant whose waits the outcome reports; None for all tenants."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Figures of one stretch of time."""
+    """Figures of one interval."""
 
     begin: float
     throughput: float
@@ -61,20 +61,20 @@ class Outcome:
     scenario: str
     bins: tuple[Bin, ...]
     failed: int
-    """Exchanges that failed."""
+    """Number of exchanges that failed."""
     calls_per_exchange: float
     recovered_seconds: float | None
-    """Time from the event until the 99th percentile of waits is normal; 0 if it never rose, None if it stayed up."""
+    """Time from the event until the 99th percentile of waits is normal: 0 if it never rose, None if it never fell."""
     executors: int = EXECUTORS
     pods: int = PODS
 
     def before(self) -> Bin:
-        """Return the last figures before the event."""
+        """Return the figures of the last interval before the event."""
         return next(each for each in reversed(self.bins) if each.begin + BIN_SECONDS <= EVENT_SECONDS)
 
 
 def _churn(load: Load) -> None:
-    """Replace a hundred executors every ten seconds: each new one knows no pod, and looks for one."""
+    """Replace a hundred executors every ten seconds. Each new executor knows no pod, and has to find one."""
 
     def replace() -> None:
         for _ in range(100):
@@ -176,7 +176,7 @@ def simulate(
     queue_limit: int = QUEUE_LIMIT,
     seconds: float = SECONDS,
 ) -> Outcome:
-    """Simulate a scenario; `scale` makes a smaller cluster of it, and `seconds` an earlier end."""
+    """Simulate a scenario; `scale` makes the cluster smaller, and `seconds` ends the run earlier."""
     size = Size(
         executors=round(EXECUTORS * scale),
         pods=round(PODS * scale),
@@ -230,7 +230,7 @@ def _outcome(scenario: Scenario, result: Result, seconds: float) -> Outcome:
 
 
 def _recovered(bins: Sequence[Bin]) -> float | None:
-    """Return when the waits have returned to normal for at least half a minute."""
+    """Return the time after the event at which the waits became normal for at least half a minute."""
     usual = statistics.median(each.p99_wait for each in bins if EVENT_SECONDS - 100 <= each.begin < EVENT_SECONDS)
     after = [each for each in bins if each.begin >= EVENT_SECONDS]
     is_usual = [each.p99_wait <= 2 * usual + 1 for each in after]

@@ -3,8 +3,8 @@
 
 A codec costs time in the writer and in every reader. A codec saves little on columns with dictionaries or
 DELTA_BINARY_PACKED, and on hashes and measurements. If neighbouring strings share prefixes, Snappy saves hardly more
-than DELTA_BYTE_ARRAY and takes longer. The codecs that clients choose for small files (zstd and gzip) compress the
-output of DELTA_BYTE_ARRAY better than they compress the strings, and take no longer.
+bytes than DELTA_BYTE_ARRAY and takes longer. zstd and gzip, which clients choose for small files, compress the output
+of DELTA_BYTE_ARRAY better than the strings, and take no longer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +33,8 @@ _CODECS_OF_FRONTS = ("zstd", "gzip")
 def worthwhile_codecs(table: pa.Table, arguments: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
     """Return changes to `arguments`, the arguments of the `pq.ParquetWriter` for `table`.
 
-    The changes switch off the codec of some columns. `texts` lists the paths of string columns without a dictionary;
-    the changes encode some of these columns as DELTA_BYTE_ARRAY.
+    The changes switch off the codec of some columns, and encode some string columns as DELTA_BYTE_ARRAY. `texts` lists
+    the paths of the string columns without a dictionary.
     """
     if table.num_rows < _LEAST_ROWS:
         return {}
@@ -50,7 +50,7 @@ def worthwhile_codecs(table: pa.Table, arguments: Mapping[str, Any], texts: Sequ
         if worthwhile and left_bytes <= (_FRONTS_PER_SNAPPY if codec == "snappy" else 1) * packed_bytes[path]:
             encodings[path] = "DELTA_BYTE_ARRAY"
             packed = packed | {path} if left_bytes <= _WORTHWHILE_FRACTION * front_bytes else packed - {path}
-    # The library compresses only the columns that are named here.
+    # The library compresses only the columns in this mapping.
     return {
         "column_encoding": encodings,
         "compression": dict.fromkeys(packed, codec),
@@ -84,7 +84,7 @@ class _Trial:
         }
 
     def of(self, paths: Sequence[str]) -> "_Trial":
-        """Return a trial of the same rows with only the columns of these leaves."""
+        """Return a trial of the same rows that contains only the columns of these leaves."""
         names = enumerate(self._rows.column_names)
         held = [index for index, name in names if any(f"{path}.".startswith(f"{name}.") for path in paths)]
         return _Trial(self._rows.select(held), self._arguments)

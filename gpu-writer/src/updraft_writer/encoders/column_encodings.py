@@ -2,9 +2,9 @@
 """Choice of each column's encoding by a sample of the first row group.
 
 Most writers put a dictionary on every column by default. Dictionaries cost about half of the encoder's time and most of
-the memory of an open file, but shrink only columns with few distinct values by much. Integers are encoded fastest as
-differences between neighbours (DELTA_BINARY_PACKED). The differences are small if neighbours are close or there are few
-distinct values.
+the memory of an open file, but save many bytes only in columns with few distinct values. Integers are encoded fastest
+as differences between neighbours (DELTA_BINARY_PACKED). The differences are small if neighbours are close or the column
+has few distinct values.
 """
 
 import math
@@ -26,8 +26,8 @@ _RUN_ROWS = 129
 _DICTIONARY_PAGE_BYTES = 1024 * 1024
 # An encoding costs time, so its result must be at most this share of the plain size.
 _WORTHWHILE_FRACTION = 0.75
-# Encoding differences takes half to two thirds of the time of a dictionary. So prefer differences if they are at most
-# this many times as large as the dictionary encoding.
+# Encoding differences takes half to two thirds of the time that a dictionary takes. So prefer differences if they need
+# at most this many times the bytes of the dictionary encoding.
 _DIFFERENCES_PER_DICTIONARY = 5 / 4
 _LENGTH_PREFIX_BYTES = 4
 _LARGEST_INTEGER_DIGITS = 18

@@ -2,8 +2,8 @@
 """Statistics of a Parquet file's columns, from its footer, for the file's receipt.
 
 A table format uses these statistics instead of reading the rows again, so the statistics must claim no more than the
-footer does. A column gets no bounds if any of its chunks has values but no bounds, or has bounds that readers must not
-use (because of NaN).
+footer does. A column has no bounds here if any of its chunks contains values but no bounds, or contains bounds that
+readers must not use (because of NaN).
 """
 
 import codecs
@@ -17,7 +17,7 @@ from updraft_writer.encoders.parquet_footer import Skipping
 
 # Longest bound. Longer strings and binaries are cut. Table formats store far shorter prefixes.
 MAX_BOUND_BYTES = 256
-# Maximum size of all statistics of a file together, because one message carries them.
+# Maximum size of all statistics of a file together, because one message carries all of them.
 MAX_STATISTICS_BYTES = 1 << 20
 _MICROSECONDS = {"milliseconds": 1000, "microseconds": 1}
 _LAST_CODE_POINT, _SURROGATES = 0x10FFFF, range(0xD800, 0xE000)
@@ -32,7 +32,7 @@ def column_statistics(
     """Return the statistics of the leaf columns, in the file's order.
 
     `metadata` is pyarrow's FileMetaData, read before `unusable` parts were removed from the footer. `rebased` means
-    that the file stores dates and timestamps in the hybrid calendar. Date and timestamp columns then get no bounds,
+    that the file stores dates and timestamps in the hybrid calendar. Date and timestamp columns then have no bounds,
     because the bounds would be wrong in a table. The result omits columns without statistics, and columns beyond
     MAX_STATISTICS_BYTES.
     """
@@ -61,7 +61,7 @@ class _Kind:
 
     @classmethod
     def of(cls, column: Any, *, rebased: bool) -> "_Kind":
-        """Return the kind of a leaf. The kind's field is None if the leaf gets no bounds."""
+        """Return the kind of a leaf. The kind's field is None if the leaf has no bounds."""
         physical, logical = column.physical_type, json.loads(column.logical_type.to_json())
         name = logical["Type"]
         if name == "Decimal":

@@ -14,7 +14,7 @@ from updraft_writer.reason import Reason
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """Facts from the footer of a finished file; `row_groups` is 0 if the encoder does not report them."""
+    """Facts from the footer of a finished file; `row_groups` is 0 if the encoder does not report row groups."""
 
     row_groups: int
     rows: int
@@ -23,7 +23,7 @@ class Footer:
 
 
 class EncodedBytes(io.RawIOBase):
-    """File object that an encoder library writes to. It keeps the bytes until `take` returns them, even when closed."""
+    """File object that an encoder library writes to. It keeps all bytes until `take`, even after `close`."""
 
     mode = "wb"
 
@@ -68,7 +68,7 @@ class EncodedBytes(io.RawIOBase):
 
 
 def with_end(pieces: list[Piece], least_bytes: int) -> tuple[list[Piece], bytes]:
-    """Join the last pieces until they have at least `least_bytes`; return the pieces before them, and the end."""
+    """Join the last pieces into an end of at least `least_bytes`; return the pieces before the end, and the end."""
     kept = list(pieces)
     end: list[Piece] = []
     while kept and sum(map(len, end)) < least_bytes:

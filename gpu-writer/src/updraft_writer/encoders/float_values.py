@@ -3,8 +3,8 @@
 
 Two kinds of values are affected:
 
-- NaN. Encoders leave it out of minimum and maximum, but Spark, DuckDB and polars treat it as the largest value. It has
-  many bit patterns, and each has its own hash in a bloom filter.
+- NaN. Encoders leave NaN out of minimum and maximum, but Spark, DuckDB and polars treat NaN as the largest value. NaN
+  has many bit patterns, and each bit pattern has its own hash in a bloom filter.
 - Zero. 0.0 equals -0.0, but bloom filters hash bits, and parquet-java compares the bits of a dictionary's values.
   Bounds are safe: encoders store a minimum of zero as -0.0 and a maximum of zero as 0.0.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet and ORC on a GPU. If the GPU fails before a file has begun, the CPU encodes the file. Later, the file fails.
+"""Parquet and ORC on a GPU. If the GPU fails on the first row group, the CPU takes over; later, the file fails.
 
 If the device has too little memory for a row group, the encoder encodes the halves separately. The file then has more
 row groups.
@@ -64,10 +64,10 @@ class DeviceOutput(EncodedBytes):
             raise self._error
 
 
-# Do not try halves with fewer rows: if so few rows exceed the device's memory, fewer rows are unlikely to fit.
+# Do not halve a table with fewer rows: if so few rows exceed the device's memory, their halves are unlikely to fit.
 _FEWEST_ROWS = 1024
 # Most raw bytes of one write. An H200 encodes twice as many bytes per second if a write has 400 MB instead of 128 MB,
-# and twice as many again with 1.6 GB. But the library needs columns below 2 GiB.
+# and twice as many again with 1.6 GB. The limit is lower, because the library needs columns below 2 GiB.
 _MOST_JOINED_BYTES = 1 << 30
 
 
@@ -107,7 +107,7 @@ class GpuEncoder:
         return self._cpu.footer if self._cpu else self._footer
 
     def choose(self, batches: Iterable[pa.RecordBatch], *, threads: int) -> None:
-        """Leave the GPU if the CPU is expected to encode the first row group, which is `batches`, sooner.
+        """Move the file to the CPU if the CPU is expected to encode the first row group, `batches`, sooner.
 
         The CPU's encoder has `threads` threads. If no costs were measured, the file stays on the GPU.
         """
@@ -160,7 +160,7 @@ class GpuEncoder:
         return pieces
 
     def _encode(self, table: pa.Table) -> None:
-        """Encode a table. If a table of a begun file exceeds the memory, encode the halves. Raises DeviceError."""
+        """Encode a table, or its halves if the file has begun and the table exceeds the memory. Raises DeviceError."""
         try:
             self._try(table)
         except DeviceMemoryError:
@@ -181,8 +181,8 @@ class GpuEncoder:
             with closing(self._gpu.staging.parts(table)) as parts:
                 self._file.write(parts)
         except DeviceMemoryError as error:
-            # If a part of a row group was written, the row group cannot be written again. A failed attempt at the first
-            # row group may have written the file's header, which belongs to no row group.
+            # If the file contains a part of the row group, the row group cannot be written again. A failed attempt at
+            # the first row group may have written the file's header, which belongs to no row group.
             if self._rows and self._output.written_bytes != before_bytes:
                 raise DeviceError(f"out of memory after part of a row group was returned: {error}") from error
             raise

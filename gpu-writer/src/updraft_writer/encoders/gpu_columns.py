@@ -131,7 +131,7 @@ def _list(array: pa.Array, column: DeviceColumn) -> pa.Array:
 
 
 def _without_hidden_values(array: pa.Array) -> pa.Array:
-    """Make null lists empty: Arrow allows hidden values in a null list, and the device would count these values."""
+    """Make null lists empty: Arrow allows hidden values in a null list, and the device would read these values."""
     if not array.null_count:
         return array
     offsets = array.offsets

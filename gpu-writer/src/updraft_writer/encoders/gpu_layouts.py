@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layouts of files that a GPU can write, in both formats: columns, options, and the footer that Spark expects.
 
-Dates and times are converted to their stored form before the device receives them, by the same code as on the CPU.
-Before any data arrives, a layout refuses everything that the device's library cannot write, with a reason for the
-receipt. The CPU encoders can write everything that a layout refuses.
+The same code as on the CPU converts dates and times to their stored form, before the device receives the values. Before
+any data arrives, a layout refuses everything that the device's library cannot write, with a reason for the receipt. The
+CPU encoders can write everything that a layout refuses.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ from updraft_writer.reason import NotOnGpuError, ReasonKind
 
 _PAGE_BYTES = range(1024, 1 << 31)
 # The library cuts joined row groups again. Do not join row groups with a smaller target, because the library might then
-# cut more row groups than Parquet can count.
+# cut so many row groups that Parquet cannot number them.
 _SMALLEST_JOINED_BYTES = 16 << 20
 # Largest usual batch. A row group may exceed its target by one batch, and the library must not cut such a row group.
 _LARGEST_USUAL_BATCH_BYTES = 8 << 20
@@ -40,9 +40,9 @@ _DICTIONARIES = {
     Dictionaries.DICTIONARIES_ALWAYS: DictionaryPolicy.ALWAYS,
     Dictionaries.DICTIONARIES_NEVER: DictionaryPolicy.NEVER,
 }
-# Levels that Spark sends by default. The layout does not treat them as a client's request for a level.
+# Levels that Spark sends by default. The layout treats these levels as if the client had named no level.
 _SPARK_LEVELS = {Codec.CODEC_ZSTD: 3, Codec.CODEC_GZIP: 6}
-# Shortest stride that the library accepts, and the step: the library rounds strides down to a multiple of the step.
+# Shortest stride that the library accepts, and the number to a multiple of which the library rounds strides down.
 _SHORTEST_STRIDE, _STRIDE_STEP = 512, 8
 
 
@@ -146,7 +146,7 @@ class OrcLayout:
         if any(map(is_wall_clock, schema_leaves(schema))):
             raise NotOnGpuError(ReasonKind.TYPE, "the GPU encoder cannot mark ORC timestamps as having no time zone")
         if any(map(is_float, schema_leaves(schema))):
-            # The library ignores NaN in minimum, maximum and sum. But ORC's Java reader learns from a sum of NaN that
+            # The library ignores NaN in minimum, maximum and sum. ORC's Java reader needs a sum of NaN to learn that
             # minimum and maximum ignore NaN.
             raise NotOnGpuError(
                 ReasonKind.TYPE, "the GPU encoder's ORC statistics would hide NaN values of float columns"

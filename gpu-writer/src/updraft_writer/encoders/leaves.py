@@ -123,7 +123,7 @@ def _child(
 ) -> pa.Array:
     """Convert a field of a struct.
 
-    Below a null struct, Arrow reports even a non-nullable field as null. Parquet reports no null there.
+    Below a null struct, Arrow reports even a non-nullable field as null. Parquet stores no null for such a field.
     """
     child = struct.field(index)
     required = bool(child.null_count) and not field.nullable

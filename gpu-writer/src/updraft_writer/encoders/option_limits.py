@@ -21,7 +21,8 @@ _MAX_BLOOM_BYTES = 256 << 20
 # Limit on the bytes of column paths in a footer, which repeats the path of each column in each row group.
 _MAX_FOOTER_NAMES_BYTES = 64 << 20
 _MAX_ROW_INDEX_STRIDE = (1 << 31) - 1
-# Minimum of ORC for Java. The index contains an entry for each stride, and stays in memory until the stripe ends.
+# Minimum of ORC for Java. The index contains an entry for each stride, and the index stays in memory until the stripe
+# ends.
 _MIN_ROW_INDEX_STRIDE = 1000
 
 
@@ -113,6 +114,6 @@ def _filter_bytes(distinct_values: int, false_positives: float) -> int:
 
 
 def _check_false_positives(asked: float, option: str) -> None:
-    # Zero means the default. NaN fails this check too, because every comparison with NaN is false.
+    # Zero means the default. The check refuses NaN, because every comparison with NaN is false.
     if asked != 0 and not _MIN_FALSE_POSITIVES <= asked < 1:
         raise WriteOptionError(f"{option} is {asked:g}: it must be at least {_MIN_FALSE_POSITIVES:g} and less than 1")

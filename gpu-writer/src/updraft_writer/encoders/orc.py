@@ -39,7 +39,7 @@ _ORC_NAMES = {"none": "uncompressed", "gzip": "zlib"}
 class OrcEncoder:
     """Encoder of one ORC file.
 
-    Stripes are independent of row groups: the library ends a stripe once the stripe is large enough.
+    Stripes are independent of row groups: the library ends a stripe when the stripe is large enough.
     """
 
     name = "pyarrow-orc"

@@ -19,7 +19,7 @@ _CATALYST_TYPE = "spark.sql.catalyst.type"
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema for the library; raises WriteOptionError for a type with values that it cannot store."""
+    """Return the schema for the library; raises WriteOptionError if the library cannot store every value of a type."""
     for field in schema:
         for leaf in leaf_types(field.type):
             if reason := _why_not_stored(leaf):

@@ -3,8 +3,8 @@
 
 A page's header has an optional field for the CRC32 of the page's bytes. Adding this field makes the header longer, so
 everything after the header moves. This module adds the checksums to the pages while a row group is encoded. Once the
-file is closed, the module corrects the offsets and sizes in the end of the file (page indexes and footer). Everything
-else stays the same: a library with checksums would have written the same file.
+file is closed, the module corrects the offsets and sizes in the end of the file (page indexes and footer). All other
+bytes stay the same: a library that supports checksums would write the same file.
 """
 
 import struct
@@ -37,8 +37,8 @@ class PageChecksums:
 
     def __init__(self) -> None:
         self._at = 0
-        # Offsets of the page headers in the library's file. For each page, also the number of bytes that the checksums
-        # of this page and of all pages before it add.
+        # Offsets of the page headers in the library's file. For each page, also the number of bytes added by the
+        # checksums up to and including this page's.
         self._starts: list[int] = []
         self._growths: list[int] = []
         # Start of a page whose rest has not been written yet.

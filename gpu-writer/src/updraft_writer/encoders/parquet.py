@@ -33,19 +33,18 @@ from updraft_writer.reason import Reason
 # Share of a row group that an open writer retains if a sample decides which columns get a dictionary. If every column
 # has a dictionary, the writer retains the whole row group.
 _RETAINED_FRACTION = 1 / 8
-# Parquet's own default, for clients that name no size. Spark and the Python client name a size if it matters to a
-# reader.
+# Parquet's own default, for clients that name no size. Spark and the Python client name a size if readers depend on it.
 DEFAULT_ROW_GROUP_BYTES = 128 * 1024 * 1024
 _DEFAULT_PAGE_BYTES = 1024 * 1024
-# Limits on the number of values that the library encodes between two checks of a page's size. Within these limits, the
-# library checks after half a page, so that a page exceeds its size limit by at most half. If the values are small,
-# fewer checks save time.
+# Limits on the number of values that the library encodes between two checks of a page's size. Within these limits,
+# choose a number that fills half a page, so that a page exceeds its size limit by at most half. If the values are
+# small, fewer checks save time.
 _MOST_VALUES, _FEWEST_VALUES = 20_000, 16
 _LOOKS_PER_PAGE = 2
 
 
 class ParquetEncoder:
-    """Encoder of one Parquet file. It opens the writer with the first row group, which decides the dictionaries."""
+    """Encoder of one Parquet file. The writer is opened with the first row group, which decides the dictionaries."""
 
     name = "pyarrow-parquet"
     on_gpu = False
@@ -122,7 +121,7 @@ class ParquetEncoder:
         return self._floats.unusable([metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)])
 
     def _give_up(self) -> None:
-        """Close a failed writer here. Otherwise its finalizer would close it, where nothing can catch the error."""
+        """Close a failed writer now. Otherwise its finalizer closes it later, where no caller can catch the error."""
         if self._writer is not None:
             with suppress(pa.ArrowException, RuntimeError):
                 self._writer.close()
@@ -137,10 +136,10 @@ class ParquetEncoder:
         return self._writer
 
     def delta_encodings(self, stored: pa.Table) -> Mapping[str, str]:
-        """Return the paths of the leaf columns that get a delta encoding, with the encoding's name.
+        """Return the paths of the leaf columns to store with a delta encoding, and each encoding's name.
 
-        The encodings suit a file whose first row group is `stored`, with dates and times in their stored form. Use
-        another encoder to write the file.
+        The encodings suit a file whose first row group is `stored`, with dates and times in their stored form. This
+        encoder must not write the file afterwards.
         """
         if self._is_compact:
             self._choose_arguments(stored)

@@ -3,8 +3,8 @@
 
 A file ends with its footer (FileMetaData in Thrift's compact protocol), the footer's length, and `PAR1`. An additional
 field at the end of a SchemaElement marks a column as timestamps without a zone. Readers ignore a chunk's bounds and
-bloom filter if the fields for them are removed. Readers filter by a chunk's dictionary only if all pages of the chunk
-use the dictionary. Everything else stays the same.
+bloom filter if this module removes the fields for bounds and bloom filter. Readers filter by a chunk's dictionary only
+if all pages of the chunk use the dictionary. All other bytes stay the same.
 """
 
 import enum
@@ -145,7 +145,7 @@ def _left_out(reader: Reader, kind: int) -> None:
 def _with_no_plain_pages(reader: Reader, _kind: int) -> bytes:
     """Return the page counts of a chunk's encodings, with an entry of zero pages for PLAIN added.
 
-    The counts stay correct. But the entry keeps parquet-java from assuming that the dictionary contains all values of
+    The counts stay correct, but the entry keeps parquet-java from assuming that the dictionary contains all values of
     the chunk.
     """
     count, element = reader.list()

@@ -154,5 +154,5 @@ def _encoded_value(kind: int, value: Any) -> bytes:
 
 
 def _of_element(kind: int) -> int:
-    """Return the kind in which a list stores its elements. A list stores a boolean as a byte, a struct as a kind."""
+    """Return the kind that a list stores for its elements: BYTE for booleans."""
     return BYTE if kind in (TRUE, FALSE) else kind

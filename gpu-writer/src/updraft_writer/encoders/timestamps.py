@@ -93,11 +93,11 @@ class ParquetTimes:
         return keys
 
     def has_int96(self, schema: pa.Schema) -> bool:
-        """Return whether a file of this schema has a column of INT96."""
+        """Return whether a file of this schema contains an INT96 column."""
         return self.uses_int96 and any(map(is_instant, schema_leaves(schema)))
 
     def unnamed_wall_clocks(self, schema: pa.Schema) -> list[int]:
-        """Return the numbers of the wall-clock leaves to store as integers because the library would get them wrong.
+        """Return the numbers of the wall-clock leaves to store as integers, because the library cannot mark them.
 
         pyarrow stores either all timestamps of a file as INT96 or none; Spark stores only points in time as INT96.
         """
@@ -210,7 +210,7 @@ def _any_before(integers: pa.Array, first: int) -> bool:
 
 
 def _moved_days(days: pa.Array) -> pa.Array:
-    """Return how many days the Julian calendar is behind: it has one more leap day in three of four centuries."""
+    """Return how many days the Julian calendar is behind: three of four centuries have one more leap day there."""
     shifted = pc.add(days, _DAYS_FROM_MARCH_OF_YEAR_0 + _SHIFTS * _DAYS_OF_400_YEARS)
     centuries = pc.divide(pc.add(pc.multiply(shifted, 4), 3), _DAYS_OF_400_YEARS)
     more_leap_days = pc.subtract(pc.subtract(centuries, pc.divide(centuries, 4)), 3 * _SHIFTS + 2)

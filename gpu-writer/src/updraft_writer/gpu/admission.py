@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 from updraft_writer.gpu.costs import Load
 
-# Device memory for encoding a row group, in multiples of its raw bytes. On an H200, with zstd, row groups took up to
-# 6.3 times their raw bytes. If a row group takes too much, the encoder encodes its halves instead.
+# Device memory for encoding a row group, in multiples of its raw bytes. On an H200, with zstd, encoding took up to 6.3
+# times the raw bytes. If a row group exceeds the device's memory, the encoder encodes its halves instead.
 WORKING_SET_FACTOR = 6.5
-# A file keeps its memory between row groups until another file has waited for this long. A task needs less time for its
-# next batches. A row group that queued behind other files would wait far longer.
+# A file keeps its memory between row groups until another file has waited for this long. A task sends its next batches
+# in less time. A row group that had to queue behind other files would wait far longer.
 _HOLD_SECONDS = 1.0
 # Number of steps of different files that must fit into device memory together, even if each step joins several row
 # groups. With fewer steps, the device idles.
@@ -76,12 +76,12 @@ class DeviceAdmission:
         return DevicePlace(self, hold=hold)
 
     def release_idle(self) -> None:
-        """Take memory back from files that hold it without encoding."""
+        """Take memory back from files that hold memory without encoding."""
         for place in tuple(self._idle):
             place.release()
 
     async def _acquire(self, waiter: _Waiter) -> bool:
-        """Wait for memory; return False if the file was closed meanwhile. A cancelled caller holds no memory."""
+        """Wait for memory; return False if the file was closed meanwhile. After a cancellation, hold no memory."""
         self._waiters.append(waiter)
         self._dispatch()
         try:
@@ -121,7 +121,7 @@ class DevicePlace:
 
     @asynccontextmanager
     async def step(self, raw_bytes: int) -> AsyncIterator[None]:
-        """Hold memory while a row group of `raw_bytes` is encoded. A closed file does not wait and holds no memory."""
+        """Hold memory while a row group of `raw_bytes` is encoded. Closed files neither wait nor hold memory."""
         admission, wanted_bytes = self._admission, self._admission.limits.working_set_bytes(raw_bytes)
         admission._idle.discard(self)
         admission._on_gpu += 1

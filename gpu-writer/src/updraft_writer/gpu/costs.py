@@ -2,7 +2,7 @@
 """Cost model: whether the GPU or a CPU thread encodes a row group sooner. Pure policy, without a device.
 
 `make bench-gpu` measures the constants and writes them in the format of `costs.json`. Row groups share an encoder: if
-there are more row groups than the encoder runs in parallel, each takes proportionally longer.
+more row groups wait than the encoder runs in parallel, each row group takes proportionally longer.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Self
 
 import pyarrow as pa
 
-# Codec and kind of column whose costs stand for unmeasured codecs and kinds.
+# Codec and kind of column whose costs replace those of unmeasured codecs and kinds.
 _USUAL_CODEC, _OTHER = "snappy", "other"
 _GB = 1e9
 
@@ -55,11 +55,11 @@ class Costs:
     gpu_seconds_per_gb: Mapping[str, Mapping[str, float]]
     """Seconds that one file, alone on the GPU, needs for a gigabyte of raw bytes, copies included."""
     gpu_seconds_per_write: Mapping[str, float]
-    """Additional seconds for each row group on the GPU, independent of its size: the codec's kernel."""
+    """Additional seconds for each row group on the GPU, independent of the row group's size: the codec's kernel."""
     cpu_threads: float
-    """Speed of all threads of a writer together, as a multiple of one thread's."""
+    """Speed of all threads of a writer together, as a multiple of the speed of one thread."""
     gpu_files: float
-    """Speed of several files at once on the GPU, as a multiple of one file's."""
+    """Speed of several files at once on the GPU, as a multiple of the speed of one file."""
 
     @classmethod
     def measured(cls) -> Self:
@@ -67,7 +67,7 @@ class Costs:
         return cls(**json.loads(files(__package__).joinpath("costs.json").read_text()))
 
     def estimate(self, raw_bytes: Mapping[str, int], codec: str, load: Load, *, threads: int) -> Estimate:
-        """Estimate a row group of `raw_bytes`, by kind of column, with `threads` threads for the CPU's encoder."""
+        """Estimate the times for `raw_bytes` by kind of column, if the CPU's encoder has `threads` threads."""
         cpu = _seconds(self.cpu_seconds_per_gb, codec, raw_bytes)
         gpu = _seconds(self.gpu_seconds_per_gb, codec, raw_bytes)
         gpu += self.gpu_seconds_per_write.get(codec, self.gpu_seconds_per_write[_USUAL_CODEC])

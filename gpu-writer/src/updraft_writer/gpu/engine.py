@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface to a library that encodes on a GPU. The interface uses plain data that is independent of the library.
+"""Interface to a library that encodes on a GPU. The interface uses plain data and no types of the library.
 
 `pylibcudf_engine` implements the interface. Tests implement it on the CPU, which covers everything but the GPU.
 """
@@ -62,7 +62,7 @@ class Statistics(enum.Enum):
 
 
 class DictionaryPolicy(enum.Enum):
-    """Rule for which columns get a dictionary."""
+    """Rule that selects the columns with a dictionary."""
 
     WHERE_SMALLER = "where smaller"
     ALWAYS = "always"

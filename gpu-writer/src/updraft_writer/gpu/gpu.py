@@ -14,8 +14,8 @@ from updraft_writer.gpu.engine import DeviceError, GpuEngine
 from updraft_writer.gpu.staging import Staging
 from updraft_writer.reason import Reason, ReasonKind
 
-# Environment variables that the GPU's library reads when it is loaded. They make the library copy from and to pinned
-# memory. The pool's largest size is set too, because by default the pool may grow to 16 times its first size.
+# Environment variables that the GPU's library reads when it is loaded. With these values, the library copies from and
+# to pinned memory. Also set the pool's largest size, because by default the pool may grow to 16 times its first size.
 _PINNED_POOL, _LARGEST_PINNED_POOL = "LIBCUDF_PINNED_POOL_SIZE", "LIBCUDF_PINNED_POOL_MAX_SIZE"
 _LIBRARY_SETTINGS = {
     "LIBCUDF_ALLOCATE_HOST_AS_PINNED_THRESHOLD": str(4 << 20),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Implementation of `engine` with libcudf. Only this module imports libcudf, and only if there is a device.
 
-Three properties of the library shape this module. If the library's `write` runs out of memory, its writer is unchanged
-and `write` can be called again. A writer writes its footer when it is freed, so its sink must exist until then. If an
-object fails while it is freed, the process ends.
+Three properties of the library shape this module. If the library's `write` runs out of memory, the library's writer is
+unchanged and `write` can be called again. A writer writes its footer when it is freed, so the writer's sink must exist
+until then. If an object fails while it is freed, the process ends.
 """
 
 import ctypes
@@ -56,13 +56,13 @@ _ENCODINGS = {
     "DELTA_BYTE_ARRAY": plc.io.types.ColumnEncoding.DELTA_BYTE_ARRAY,
 }
 _NARROW_DECIMALS = {32: plc.TypeId.DECIMAL32, 64: plc.TypeId.DECIMAL64}
-# Most rows of a row group: so many that only the bytes limit a row group. By default, the library cuts at a million
+# Most rows of a row group: so many that the bytes alone limit a row group. By default, the library cuts at a million
 # rows.
 _ROW_GROUP_ROWS = 1 << 30
 # Index of a list's values among the list's children, after the offsets.
 _VALUES = 1
-# Share of the free GPU memory that the writer uses by default. The rest is left to the driver, the kernels and other
-# processes.
+# Share of the free GPU memory that the writer uses by default. The driver, the kernels and other processes use the
+# remaining memory.
 _USED_FRACTION = 0.8
 
 
@@ -79,7 +79,7 @@ class PylibcudfEngine:
 
     def __init__(self, memory_bytes: int) -> None:
         self.memory_bytes = memory_bytes
-        # Keep the resource: it must live as long as anything that it has allocated.
+        # Keep a reference to the resource, which must outlive everything that it has allocated.
         self._resource = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), memory_bytes)
         rmm.mr.set_current_device_resource(self._resource)
 
@@ -94,7 +94,7 @@ class PylibcudfEngine:
         """Return pinned memory, which is never freed; raises DeviceMemoryError."""
         status, address = runtime.cudaMallocHost(size)
         if status != runtime.cudaError_t.cudaSuccess:
-            # Clear the error. Otherwise libcudf would report it for its next kernel.
+            # Clear the CUDA error. Otherwise libcudf would report it for its next kernel.
             runtime.cudaGetLastError()
             raise DeviceMemoryError(f"the driver reports {status.name} for {size} bytes of pinned memory")
         return memoryview((ctypes.c_ubyte * size).from_address(int(address))).cast("B")
@@ -117,7 +117,7 @@ class _PylibcudfFile:
         self._plan = plan
         self._output = output
         self._sink = plc.io.types.SinkInfo([output])
-        # Each file uses its own stream: a file's steps run in order, and other files do not wait for them.
+        # Each file uses its own stream, so that a file's steps run in order and other files do not wait for them.
         self._stream: Any = None
         self._writer: Any = None
 
@@ -135,7 +135,7 @@ class _PylibcudfFile:
                 on_device.clear()
 
     def _copy(self, parts: Iterable[pa.Table], on_device: list[Any]) -> None:
-        """Copy the parts to the device as one table, and leave this table as the only entry of `on_device`."""
+        """Copy the parts to the device as one table, and leave only this table in `on_device`."""
         if self._stream is None:
             self._stream = Stream()
         for part in parts:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pool of pinned memory, into which row groups are copied so that the device can read them without the CPU.
 
-The pool is bounded. Several threads copy a row group into the pool, part by part. A part leaves the pool once the
-device has copied it, and encoding begins after the last part has left. So the staged and the encoded bytes of a row
-group never exist at the same time, and the row group's reservation for encoded bytes covers the staged bytes too.
+The pool is bounded. Several threads copy a row group into the pool, part by part. A part leaves the pool when the
+device has copied the part, and encoding begins after the last part has left. So the staged and the encoded bytes of a
+row group never exist at the same time, and the row group's reservation for encoded bytes also covers the staged bytes.
 """
 
 import threading
@@ -39,7 +39,7 @@ def pool_bytes(limit_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """Part of a row group, and the block that it is copied into. Without a block, the part is not copied."""
+    """Part of a row group, and the block into which the part is copied. Without a block, the part is not copied."""
 
     part: "Future[pa.Table]"
     block: memoryview | None
@@ -74,9 +74,9 @@ class Staging:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def parts(self, table: pa.Table) -> Generator[pa.Table]:
-        """Yield the rows of a table in order, in parts. Asking for the next part reuses the memory of the previous one.
+        """Yield the rows of a table in order, in parts. Each new part reuses the memory of the previous part.
 
-        A row that exceeds a block is not copied into the pool. If no memory can be pinned, no row is copied.
+        A row that exceeds a block is not copied into the pool. If the device cannot pin memory, no row is copied.
         """
         ahead: deque[_Staged] = deque()
         try:
@@ -145,7 +145,7 @@ class Staging:
             self._changed.notify()
 
     def _cut(self, table: pa.Table) -> Iterator[tuple[pa.Table, int]]:
-        """Yield runs of consecutive batches that fit into one block, each with its size in Arrow's format."""
+        """Yield runs of consecutive batches, each small enough for one block, with the run's size in Arrow's format."""
         least_bytes = table.schema.serialize().size + _MARKS_BYTES
         together: list[pa.RecordBatch] = []
         total_bytes = least_bytes
@@ -168,7 +168,7 @@ class Staging:
 
 
 def _copied(part: pa.Table, block: memoryview) -> pa.Table:
-    """Copy a part into a block in Arrow's format, which trims slices. Return the rows as a table in the block."""
+    """Copy a part into a block in Arrow's format, which trims slices. Return a table whose rows lie in the block."""
     memory = pa.py_buffer(block)
     with pa.ipc.new_stream(pa.FixedSizeBufferWriter(memory), part.schema) as stream:
         stream.write_table(part)

@@ -23,7 +23,7 @@ class Kind(enum.IntEnum):
 
     # Sent by a receiver.
     LISTENING = 1
-    """The receiver serves; JSON of its addresses."""
+    """The receiver serves clients; JSON of the addresses on which it listens."""
     CANNOT_LISTEN = 2
     """The receiver cannot start; the reason as text."""
     CALL = 3
@@ -42,7 +42,7 @@ class Kind(enum.IntEnum):
     ENDED = 9
     """The call is over, and the receiver no longer writes into the shared memory for it."""
     OVERSIZED = 10
-    """The client's next message has more than MOST_INLINE_BYTES besides its body; the payload is their number."""
+    """The client's next message has more than MOST_INLINE_BYTES besides its body; the number of these bytes."""
     # Sent by the writer's process.
     READ = 16
     """Send the client's next message."""
@@ -63,11 +63,11 @@ class Kind(enum.IntEnum):
 
 
 INLINE_BYTES = 64 << 10
-"""Largest body that is sent in a frame. For a larger body, shared memory is cheaper."""
+"""Largest body that is sent in a frame. A larger body takes less time in shared memory."""
 MOST_INLINE_BYTES = 16 << 20
 """Maximum size of a message besides its body. The headers of ten thousand columns take about 1 MiB."""
 MOST_NEW_CALLS = 256
-"""Maximum number of calls that a receiver has announced and the writer's process has not received. Further calls wait.
+"""Maximum number of announced calls that the writer's process has not received yet. Further calls wait.
 """
 
 
@@ -138,7 +138,7 @@ NUMBER = struct.Struct("<Q")
 class Link(asyncio.Protocol):
     """One end of the socket between a writer's process and a receiver.
 
-    `on_frame` is called with each frame. `on_lost` is called once the other end is gone.
+    The link calls `on_frame` with each frame, and `on_lost` when the other end is gone.
     """
 
     def __init__(self, on_frame: Callable[[Kind, int, bytes], None], on_lost: Callable[[], None]) -> None:
@@ -175,7 +175,7 @@ class Link(asyncio.Protocol):
     def send(self, kind: Kind, call: int = 0, *payload: bytes | memoryview) -> None:
         """Send a frame without waiting. Does nothing if the connection is lost.
 
-        Senders of large frames wait for an answer before they send the next frame, so little is queued.
+        Senders of large frames wait for an answer before they send the next frame, so the queue stays short.
         """
         if self._transport is not None and not self._transport.is_closing():
             self._transport.writelines([_HEADER.pack(sum(map(len, payload)), kind, call), *payload])

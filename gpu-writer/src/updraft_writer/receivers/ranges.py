@@ -30,7 +30,7 @@ class Ranges:
         bisect.insort(self._by_size, (size, offset))
 
     def cut(self, size: int) -> int | None:
-        """Cut `size` bytes off the smallest range that is large enough. Return their offset, or None if no range is."""
+        """Cut `size` bytes off the smallest range that is large enough. Return their offset; None if there is none."""
         index = bisect.bisect_left(self._by_size, (size, 0))
         if index == len(self._by_size):
             return None

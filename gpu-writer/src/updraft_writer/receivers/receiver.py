@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Receiver: a gRPC server whose calls the writer's process answers.
 
-The receiver neither checks credentials nor parses requests. It locates the body of a message to move the body into the
-shared memory.
+The receiver neither checks credentials nor parses requests. It parses a message only so far that it can move the body
+of the message into the shared memory.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Receiver:
         self._address = address
         self._calls: dict[int, _Call] = {}
         self._numbers = itertools.count(1)
-        # Each CALL takes a slot until its TAKEN arrives, even if the call ends earlier.
+        # Each CALL occupies a slot until its TAKEN arrives, even if the call ends earlier.
         self._may_open = asyncio.Semaphore(MOST_NEW_CALLS)
         self._stopped: asyncio.Future[float | None] = asyncio.get_running_loop().create_future()
         self.link = Link(self._handle, self._lost)

@@ -32,12 +32,13 @@ from updraft_writer.receivers.relay import Relay
 from updraft_writer.receivers.shared_memory import SharedMemory
 from updraft_writer.settings import ServeSettings
 
-# Kill receivers that still run this long after the grace period of a stop.
+# When stopping, kill receivers that still run this long after the grace period.
 _STOP_MARGIN_SECONDS = 2.0
-# If a writer's process is killed, its receivers end too, but may hold the port this long.
+# If a writer's process is killed, its receivers end too, but may occupy the port for this long.
 _LEAVING_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
-# Treat a receiver that does not serve by then as hung. On a loaded machine, a start takes a few seconds.
+# Treat a receiver that does not serve this long after its start as hung. On a loaded machine, a start takes a few
+# seconds.
 START_SECONDS = 60.0
 # Give up after this many failed starts in a row, unless another receiver serves.
 _MOST_FAILED_STARTS = 3
@@ -64,7 +65,7 @@ class Receivers:
         self._crashes = defaultdict[int, Crashes](Crashes)
         self._is_stopping = False
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Receives an error if a receiver dies again and again, or if no receiver serves and none can be started."""
+        """Fails with an error if a receiver dies again and again, or if no receiver serves and none can be started."""
         self.failed.add_done_callback(ignore_failure)
         self.on_restart: Callable[[], None] = lambda: None
         """Callback, called for each receiver that replaces another receiver."""
@@ -139,7 +140,7 @@ class Receivers:
             receiver.relay.link.send(Kind.CLEAN)
 
     def allocated_bytes(self) -> int:
-        """Return the bytes that this process has allocated, and those that receivers have taken since their start."""
+        """Return the bytes allocated by this process, plus the bytes allocated by receivers since their start."""
         return allocated_bytes() + sum(receiver.grown_bytes() for receiver in self._running.values())
 
     async def _start(self, index: int) -> "_Receiver":
@@ -201,7 +202,7 @@ class _Receiver:
         self, settings: ServeSettings, memory: SharedMemory, handlers: Sequence[grpc.GenericRpcHandler]
     ) -> None:
         self.gone = asyncio.Event()
-        # Addresses of the receiver, or the error that kept it from starting.
+        # Addresses of the receiver, or the error that kept the receiver from starting.
         self._listening: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         self._listening.add_done_callback(ignore_failure)
         self.relay = Relay(handlers, memory, self._hear, self._lost)
@@ -242,7 +243,7 @@ class _Receiver:
     async def end(self) -> int:
         """Kill the process unless it has ended, then end its calls; return the exit code."""
         code = await on_thread(self.child.end)
-        # Drop calls only after the process has ended: until then, it may write into the calls' blocks.
+        # Drop calls only after the process has ended, because a running process may write into the calls' blocks.
         self.relay.drop_calls()
         return code
 
@@ -271,7 +272,7 @@ class _Receiver:
 
 
 def _claim(address: TcpAddress) -> socket.socket:
-    """Return a socket that keeps other writers off the port, on any address, until it is closed; raise ListenError.
+    """Return a socket that keeps other writers off the port of any address while it is open; raise ListenError.
 
     Otherwise the receivers of two writers that start at the same time could share a port. The socket's name, like the
     port, belongs to the network namespace. The kernel frees the name when the process ends.

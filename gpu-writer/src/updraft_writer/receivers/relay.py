@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of one receiver. The handlers that answer the calls of the writer's process answer them too."""
+"""Calls of one receiver. The same handlers also answer calls that the writer's process receives without receivers."""
 
 import asyncio
 import inspect
@@ -34,7 +34,8 @@ class RelayedContext:
         self._expected: Sequence[int] = ()
         # Message whose body the receiver is copying into the shared memory.
         self._placing: PlacedMessage | None = None
-        # Whether messages are dropped, and the callback to call once the copy that was running at that time has ended.
+        # Whether to drop messages. If a copy was running when dropping began, also the callback to call after that
+        # copy.
         self._is_dropping = False
         self._on_placed: Callable[[], None] | None = None
         self._is_finished = False
@@ -59,7 +60,7 @@ class RelayedContext:
         return None if self._ends_seconds is None else max(0.0, self._ends_seconds - time.monotonic())
 
     def expect_bodies(self, sizes_bytes: Sequence[int]) -> None:
-        """Accept bodies of large messages up to these sizes, in this order. Call it before the client may send them."""
+        """Accept bodies of large messages up to these sizes, in this order. Call this before the client may send."""
         self._memory.expected_bytes += sum(sizes_bytes) - sum(self._expected)
         self._expected = sizes_bytes
 
@@ -86,7 +87,7 @@ class RelayedContext:
         return message
 
     async def write(self, message: Any) -> None:
-        """Send a message; return when the receiver's gRPC has accepted the message."""
+        """Send a message; return when gRPC in the receiver has accepted the message."""
         if self._has_ended:
             raise ConnectionError("the call has ended")
         encoded = message if self._serialize is None else self._serialize(message)
@@ -188,7 +189,7 @@ class RelayedContext:
     def _copy_ended(self) -> None:
         self._placing = None
         if self._on_placed is not None:
-            # Call it from the event loop: an error raised here would end the connection to the receiver.
+            # Let the event loop call it: an error raised here would end the connection to the receiver.
             asyncio.get_running_loop().call_soon(self._on_placed)
             self._on_placed = None
 
@@ -231,7 +232,7 @@ class Relay:
         return len(self._calls)
 
     def drop_calls(self) -> None:
-        """End all calls. The receiver must have ended, because other calls reuse its blocks."""
+        """End all calls. The receiver must have ended before, because other calls reuse its blocks."""
         for context, task in self._calls.values():
             context.ended()
             task.cancel()

@@ -2,9 +2,9 @@
 """Memory that a writer's process shares with its receivers, for the bodies of batches.
 
 The writer's process hands out ranges for batches that have credit, so the batches' reservations cover the memory. Arrow
-reads a batch where the receiver has put it. A range is free again once nothing refers to its batch. The range keeps its
-pages for a later batch, because a copy onto fresh shared pages costs far more CPU time. Such idle pages stay within the
-unused quota, and are returned to the system if no batch uses them for some time.
+reads a batch where the receiver has put the batch. A range is free again when nothing refers to its batch. A free range
+keeps its pages for a later batch, because a copy onto fresh shared pages costs far more CPU time. Such idle pages never
+exceed the unused quota, and the writer returns them to the system if no batch uses them for some time.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ import pyarrow as pa
 from updraft.arrow_decoder import encapsulated_prefix
 from updraft_writer.receivers.ranges import Ranges
 
-# Sizes of ranges are multiples of this, and therefore of a page: only whole pages can be returned to the system.
-# Rounding and the room for a header must add less than the size of the body, because a reservation covers twice the
-# body.
+# Sizes of ranges are multiples of this number, and therefore of a page, because only whole pages can be returned to the
+# system. Rounding and the room for a header must add less than the size of the body, because a reservation covers twice
+# the body.
 _UNIT_BYTES = max(16 << 10, mmap.PAGESIZE)
 # Room before a body for Arrow's header. The headers of a hundred columns fit. A longer header costs a copy of the body.
 _HEADER_ROOM_BYTES = 8 << 10
@@ -48,7 +48,7 @@ class SharedMemory:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._mapping))
         self._room_bytes = room_bytes
         self._loop = asyncio.get_running_loop()
-        # Idle ranges have pages, empty ranges have none.
+        # Free ranges: idle ranges have pages, empty ranges have no pages.
         self._idle = Ranges()
         self._empty = Ranges()
         self._empty.add(0, self._size_bytes)
@@ -57,7 +57,7 @@ class SharedMemory:
         self.idle_bytes = 0
         """Bytes of unused ranges that have pages."""
         self.expected_bytes = 0
-        """Size of the bodies that have credit and have not arrived. Their part of the quota has no pages yet."""
+        """Size of the bodies that have credit and have not arrived. Idle pages may use their part of the quota."""
         self._is_trimming = False
         # Smallest value of `idle_bytes` since the last call of `drop_unused`.
         self._spare_bytes = 0
@@ -65,7 +65,7 @@ class SharedMemory:
     def take(self, body_bytes: int) -> "Block | None":
         """Return a block for a body of this size, or None if no free range is large enough.
 
-        The block is freed with its last reference.
+        The range is free again when the last reference to the block is gone.
         """
         size = _rounded(_HEADER_ROOM_BYTES + body_bytes)
         offset = self._idle.cut(size)
@@ -84,14 +84,14 @@ class SharedMemory:
         return Block(self, offset, size, body_bytes)
 
     def close(self) -> None:
-        """Close the descriptor. The memory stays until the last block is gone."""
+        """Close the descriptor. The memory stays mapped until the last block is gone."""
         os.close(self.descriptor)
 
     def trim(self) -> None:
         """Soon return idle pages to the system until the remaining idle pages fit into the room.
 
-        A new batch may get an old batch's reservation before the old batch's pages are idle. The delay lets the new
-        batch reuse these pages.
+        A new batch may receive the reservation of an old batch before the old batch's pages are idle. The delay lets
+        the new batch reuse these pages.
         """
         if not self._is_trimming and self.idle_bytes:
             self._is_trimming = True
@@ -108,7 +108,7 @@ class SharedMemory:
 
     def give_back(self, offset: int, size: int) -> None:
         """Return a range to the pool, from any thread."""
-        # The loop may be closed if the process is ending.
+        # If the process is ending, the loop may be closed.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._take_back, offset, size)
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files on this machine, including mounted volumes, in directories that are opened without following links.
 
-A path is resolved and compared with the roots once. Later, anyone who may write below a root can replace a directory
-with a link, and resolving the path again would then lead elsewhere. So this module never resolves a path again: it
-opens directories name by name through the descriptor of the parent. A resolved path has no links below the root, so a
-link found there must be new, and this module refuses it. Unlike openat2, this works on every Linux kernel, and it can
-create missing directories.
+The writer resolves a path and compares it with the roots once. Later, anyone who may write below a root can replace a
+directory with a link; if the writer then resolved the path again, it would write elsewhere. So this module never
+resolves a path again: it opens directories name by name through the descriptor of the parent. A resolved path has no
+links below the root, so a link found there must be new, and this module refuses it. Unlike openat2, this works on every
+Linux kernel, and it can create missing directories.
 """
 
 import errno
@@ -20,7 +20,7 @@ from updraft_writer.pieces import Piece
 from updraft_writer.sinks.sink import InDoubtError, LostError, Standing, hidden_name, is_published
 
 _DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
-# A directory on the way to a file need not be readable.
+# The directories above a file need not be readable.
 _PASSED = os.O_PATH | _DIRECTORY
 
 
@@ -113,7 +113,7 @@ class LocalStorage:
             # The file's bytes are no longer needed, so an error of close does not matter.
             with suppress(OSError):
                 os.close(descriptor)
-        # Forget the descriptor, so that a second attempt opens the directory by its name.
+        # Forget the descriptor, so that a second attempt opens the directory by name.
         kept, self._directory = self._directory, None
         with suppress(FileNotFoundError):
             directory = _passed(self._root, self._hidden.parent) if kept is None else kept
@@ -146,8 +146,8 @@ class LocalStorage:
         return directory
 
     def _sync_new_directories(self) -> None:
-        # Sync the directories now rather than with the file, because other files in them may get their receipts before
-        # this file does.
+        # Sync the directories now rather than with this file, because other files in these directories may receive
+        # their receipts earlier.
         new_directories = self._new_directories or []
         for place in reversed(new_directories if self._sync else []):
             try:
@@ -194,14 +194,14 @@ class LocalStorage:
         return is_published(self._names_held, self._doubt)
 
     def _names_held(self) -> tuple[bool, bool]:
-        # Open the directory again for each look, so that NFS asks its server instead of its cache.
+        # Open the directory again for each lookup, so that NFS asks its server instead of its cache.
         with _closing(_opened(self._root, self._path.parent)) as directory:
             final, hidden = (_identity_of(path.name, directory) for path in (self._path, self._hidden))
         return final == self._identity, hidden == self._identity
 
 
 def _sync_directory(directory: int) -> None:
-    """Sync a directory if its file system supports that. EINVAL means that it does not; no data is lost then."""
+    """Sync a directory. EINVAL means that its file system cannot sync directories, so ignore it: no data is lost."""
     try:
         os.fsync(directory)
     except OSError as error:
@@ -237,7 +237,7 @@ def _opened(root: Path, directory: Path) -> int:
 
 
 def _passed(root: Path, directory: Path) -> int:
-    """Open a directory that need not be readable. Callers can use its entries, but cannot sync the directory."""
+    """Open a directory that need not be readable. The descriptor gives access to the entries, but cannot be synced."""
     return _descend(root, directory, _open_in, _PASSED)
 
 

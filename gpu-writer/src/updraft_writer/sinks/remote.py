@@ -54,7 +54,7 @@ class RemoteStorage:
         self._replaced = self._beside(hidden_name(name, f"{unique}.replaced"))
         self._stream: Any = None
         self._phase = _Phase.NEW
-        # The file that had the final name before the rename, and the error of a rename that may have taken effect.
+        # File that had the final name before the rename, and the error of a failed rename that may have taken effect.
         self._before: _Found | None = None
         self._doubt: OSError | None = None
         self._set_aside = False
@@ -104,7 +104,7 @@ class RemoteStorage:
             self._bring_back()
 
     def _bring_back(self) -> None:
-        """Give the previous file its name back. If that fails, log where the file is and raise OSError."""
+        """Rename the previous file back. If this rename fails, log where the file is and raise OSError."""
         if not self._set_aside:
             return
         try:
@@ -132,7 +132,7 @@ class RemoteStorage:
             if self.file_system.type_name == "hdfs" and self._before is not None:
                 # A name node refuses to rename over an existing file. pyarrow would then delete the existing file and
                 # repeat the rename. If that rename failed too, both files would be lost. So move the old file aside
-                # until the new file has the name. If the new file does not get the name, move the old file back.
+                # until the new file has the name. If the rename of the new file fails, move the old file back.
                 self._set_aside = True
                 self.file_system.move(self._path, self._replaced)
                 self._before = None

@@ -38,7 +38,7 @@ class Roots:
             # Python raises RuntimeError for a loop of links.
             raise WriteRefusedError(f"no path to write: {error}") from None
         except OSError as error:
-            # Another process has just changed a link in the path, or the storage has failed.
+            # Another process has changed a link in the path just now, or the storage has failed.
             raise SinkError(f"cannot reach {path}: {error.strerror}") from error
         root = next((root for root in self._roots if root.place.contains(location)), None)
         if root is None:
@@ -57,7 +57,8 @@ class Roots:
         try:
             file_system, inner_path = _file_system(root, location.path)
         except (OSError, ValueError) as error:
-            # Keep the first line only: the library's message goes on with every directory that it has searched.
+            # Keep the first line only, because the further lines of the library's message list every directory that it
+            # has searched.
             reason = str(error).partition("\n")[0]
             raise SinkError(f"cannot reach {path}: {reason}{_NEEDS.get(location.scheme, '')}") from error
         return RemoteStorage(file_system, inner_path, in_table=in_table)

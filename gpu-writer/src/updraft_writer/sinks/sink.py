@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interface of sinks. A sink stores bytes under a hidden name and publishes them as a whole or not at all.
 
-A `Storage` blocks and runs one step at a time; `stored` runs its steps on threads. Only this module decides which steps
-may be repeated.
+A `Storage` blocks and runs one step at a time; `stored` runs its steps on threads. This module decides which steps may
+be repeated.
 """
 
 import enum
@@ -98,7 +98,7 @@ class Sink(Protocol):
         """Complete the file and give it its final name; raises SinkError, whose message says what is at the path."""
 
     async def discard(self) -> None:
-        """Remove the hidden file, or log that this failed."""
+        """Remove the hidden file, or log that it could not be removed."""
 
 
 class Storage(Protocol):
@@ -170,7 +170,7 @@ def hidden_name(name: str, unique: str, *, in_table: bool = False) -> str:
     """Return the name that a file has until it is published.
 
     Outside tables, the name begins with a dot and an underscore, because Spark and Hadoop skip such names. Table
-    formats read only files that their log lists, but they also skip such names when they remove unused files. So in a
-    table the hidden name begins like the file's own name.
+    formats read only files that their log lists, so in a table a hidden file needs no such name. Table formats would
+    also skip such names when they remove unused files. So in a table the hidden name begins like the file's own name.
     """
     return f"{'' if in_table else '._'}{name}.{unique}.updraft"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asynchronous sink on a blocking storage. Each step runs on a thread, and is repeated if `sink` allows that.
+"""Asynchronous sink on a blocking storage. Each step runs on a thread, and is repeated if `sink` allows it.
 
 The caller of `write` must keep the bytes reserved until the write has ended.
 """
@@ -17,7 +17,7 @@ from updraft_writer.futures import ignore_failure
 from updraft_writer.pieces import Piece
 from updraft_writer.sinks.sink import Standing, Step, Storage, may_be_repeated, sink_error
 
-# Because the pauses double, five attempts take three seconds. In this time a name node or a proxy can restart. If the
+# The pauses double, so five attempts take three seconds. In this time a name node or a proxy can restart. If the
 # storage stays unavailable, a task has lost little time.
 STORE_ATTEMPTS = 5
 
@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Number of attempts at a step, and the first pause between attempts. Each pause is twice as long as the last."""
+    """Number of attempts at a step, and the first pause between attempts. Each pause is twice the previous pause."""
 
     attempts: int = field(default_factory=lambda: STORE_ATTEMPTS)
     first_pause_seconds: float = 0.2

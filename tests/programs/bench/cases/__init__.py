@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All cases of the benchmark that this PySpark supports, with a file for each family of kinds."""
+"""All cases of the benchmark that this PySpark supports, with one module for each family of kinds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.programs.bench.case import Case
 from tests.programs.bench.cases import folds, groups, maps, scalar, scenarios, table_functions
 from tests.support.spark import SPARK_VERSION
 
-# Cases by the file name of their chart; a chart with all of them would be too long to read.
+# Cases by the file name of their chart. One chart with all cases would be too long to read.
 _BY_CHART: Mapping[str, Sequence[Case]] = {
     "udf": [*scalar.CASES, *maps.CASES],
     "udf-scenarios": scenarios.CASES,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases with one value for a group or a frame: aggregates and windows."""
+"""Cases that return one value for a group or a frame: aggregates and windows."""
 
 from __future__ import annotations
 

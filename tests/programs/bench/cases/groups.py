@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases with rows for a group: applyInPandas and applyInArrow, grouped and cogrouped."""
+"""Cases that return rows for a group: applyInPandas and applyInArrow, grouped and cogrouped."""
 
 from __future__ import annotations
 

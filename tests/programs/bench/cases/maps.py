@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases with any number of rows for a partition: mapInPandas and mapInArrow."""
+"""Cases that return any number of rows for a partition: mapInPandas and mapInArrow."""
 
 from __future__ import annotations
 

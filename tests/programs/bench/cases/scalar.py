@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases with one value for each row: udf, pandas_udf, arrow_udf, and their iterators."""
+"""Cases that return one value for each row: udf, pandas_udf, arrow_udf, and their iterators."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _ten_microseconds(x: int) -> int:
 
 
 def _slow(scene: Scene, values: int | None = None) -> DataFrame:
-    """Build a query with a slow function of `values` distinct values, or of all distinct ones."""
+    """Build a query with a slow function of `values` distinct values, or of a different value in each row."""
     value = F.col("id") if values is None else F.col("id") % values
     slow = F.udf(_ten_microseconds, "bigint", useArrow=True)
     return scene.numbers().select(value.alias("v")).select(scene.use(slow)("v").alias("x"))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Five shapes from the pull request that brought pipelined UDFs to Spark (apache/spark#55552).
 
-All are pandas UDFs over a range whose input column stays in the result: a light one, a CPU-bound one, one that sleeps,
-a light one of more rows, and three light ones at once. Each runs on one core with one partition, as in the pull
-request, and on two cores with two.
+All shapes use pandas UDFs over a range, whose input column stays in the result: a light function, a CPU-bound function,
+a function that sleeps, a light function over more rows, and three light functions at once. Each shape runs on one core
+with one partition, as in the pull request, and on two cores with two partitions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _query(scene: Scene, functions: Sequence[Function], cores: int) -> DataFrame
 
 
 def _case(name: str, title: str, functions: Sequence[Function], *targets: Target, rows: int = MILLION) -> list[Case]:
-    """Return the case on one core, with the first target, and on two cores, with the second."""
+    """Return the case for one core, with the first target, and for two cores, with the second target."""
     return [
         Case(
             f"{name}_on_{cores}",
@@ -79,5 +79,5 @@ _PAIRS = [
     _case("large", "pandas_udf x+1", [_plus_one], Target(speed=2.0), LIGHT, rows=5 * MILLION),
     _case("three_udfs", "three pandas_udfs", [_plus_one, _doubled, _minus_one], Target(speed=1.6), LIGHT),
 ]
-# Cases with the same cores follow each other, because each process restarts Spark in between.
+# List cases with the same number of cores together, because every process restarts Spark when the number changes.
 CASES = [case for same_cores in zip(*_PAIRS, strict=True) for case in same_cores]

@@ -19,7 +19,7 @@ _ROWS_OF_PARTITION = 1000
 
 
 class _TwoRows:
-    """Lateral join with two rows for each row."""
+    """Table function for a lateral join, which returns two rows for each row."""
 
     def eval(self, number: int) -> Iterator[tuple[int]]:
         yield (number,)
@@ -27,7 +27,7 @@ class _TwoRows:
 
 
 class _SumOfPartition:
-    """TABLE argument with one row for each partition of the table."""
+    """Table function with a TABLE argument, which returns one row for each partition of the table."""
 
     def __init__(self) -> None:
         self._sum = 0
@@ -40,7 +40,7 @@ class _SumOfPartition:
 
 
 class _AddOne:
-    """TABLE argument in Arrow batches."""
+    """Table function with a TABLE argument in Arrow batches."""
 
     def eval(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
         yield pa.table({"x": pc.add(batch.column("id"), 1)})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""x + 1 in a server of pyarrow.flight that does nothing else: no queue, no process for the function, no checks."""
+"""x + 1 in a bare server of pyarrow.flight: no queue, no process for the function, no checks."""
 
 from typing import Any
 

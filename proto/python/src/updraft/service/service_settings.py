@@ -71,7 +71,8 @@ class ServiceSettings(Settings):
         "File with the bearer tokens for metrics and status, in the format of --token-file; in a browser, enter a "
         "token as the password, with any user name. Set it if others can reach --metrics-listen. Without it, requests "
         "from other machines need no token. Requests from this machine need one only if the service is a pool that "
-        "runs session functions, because these could ask too: the pool then makes a token and logs the file's name.",
+        "runs session functions, because such functions could send requests too. The pool then makes a token and logs "
+        "the name of its file.",
         default=None,
     )
     ready_file: Path | None = setting(
@@ -123,9 +124,9 @@ class ServiceSettings(Settings):
         default=None,
     )
     audit_failure: Literal["refuse", "count"] = setting(
-        "What happens while --audit-file cannot be written. refuse: exchanges are refused and clients are told to try "
-        "elsewhere; records wait. count: work goes on; records are lost and counted. Set it to count if work matters "
-        "more than a complete record.",
+        "What happens while --audit-file cannot be written. refuse: the service refuses exchanges, so that clients "
+        "try another pod, and keeps the records. count: it accepts exchanges, drops the records and counts them. Set "
+        "it to count if work matters more than a complete record.",
         default="refuse",
     )
 
@@ -164,7 +165,7 @@ class ServiceSettings(Settings):
 
     end_with_stdin: bool = setting(
         "End as after SIGTERM once standard input has ended. Set it if another program starts the service with a "
-        "pipe: the service then ends with that program, however that ends.",
+        "pipe: the service then ends even if that program is killed.",
         default=False,
     )
 

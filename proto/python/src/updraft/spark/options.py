@@ -58,8 +58,8 @@ class ServiceOptions(TypedDict, total=False):
     the password, with any user name.
 
     Set it if others can reach metrics_listen. Without it, requests from other machines need no token. Requests from
-    this machine need one only if the service is a pool that runs session functions, because these could ask too: the
-    pool then makes a token and logs the file's name.
+    this machine need one only if the service is a pool that runs session functions, because such functions could send
+    requests too. The pool then makes a token and logs the name of its file.
     """
 
     ready_file: str | os.PathLike[str]
@@ -117,8 +117,8 @@ class ServiceOptions(TypedDict, total=False):
     audit_failure: Literal["refuse", "count"]
     """What happens while audit_file cannot be written.
 
-    refuse: exchanges are refused and clients are told to try elsewhere; records wait. count: work goes on; records are
-    lost and counted. Set it to count if work matters more than a complete record.
+    refuse: the service refuses exchanges, so that clients try another pod, and keeps the records. count: it accepts
+    exchanges, drops the records and counts them. Set it to count if work matters more than a complete record.
     """
 
     allow_remote_drain: bool
@@ -138,8 +138,7 @@ class ServiceOptions(TypedDict, total=False):
     end_with_stdin: bool
     """End as after SIGTERM once standard input has ended.
 
-    Set it if another program starts the service with a pipe: the service then ends with that program, however that
-    ends.
+    Set it if another program starts the service with a pipe: the service then ends even if that program is killed.
     """
 
     log_format: Literal["json", "console"]
@@ -247,15 +246,15 @@ class PoolOptions(ServiceOptions, total=False):
     """Disk space for artifacts (broadcast variables and files of sessions), under the runtime directory.
 
     Raise it if clients are refused for lack of room, or if jobs send the same files again and again. An archive counts
-    as what it unpacks to, and twice while it is unpacked. When the space is used up, the tenant that uses most loses
+    with its unpacked size, and twice while it is unpacked. When the space is used up, the tenant that uses most loses
     its least recently used artifacts; artifacts of running exchanges are kept. [bytes]
     """
 
     queue_limit: int
     """Maximum number of exchanges that wait for a worker.
 
-    Further ones are refused with RESOURCE_EXHAUSTED and a retry hint, and try other pods. Raise it if many small tasks
-    wait for few workers. [exchanges]
+    Further exchanges are refused with RESOURCE_EXHAUSTED and a retry hint, and try other pods. Raise it if many small
+    tasks wait for few workers. [exchanges]
     """
 
     output_lines_per_second: int
@@ -349,9 +348,9 @@ class PoolOptions(ServiceOptions, total=False):
     shared_memory: Literal["own", "pool", "machine"]
     """The /dev/shm that workers use.
 
-    own: each worker has a private /dev/shm, which ends with it, if the kernel lets the pool's user mount (the layer
-    shared-memory). Otherwise workers share /dev/shm of the machine or pod, and only functions of clients that name no
-    tenant may use it, because files there outlive their exchange. pool: like own, but for a pool that alone uses
+    own: each worker has a private /dev/shm, which is removed with the worker, if the kernel lets the pool's user mount
+    (the layer shared-memory). Otherwise workers share /dev/shm of the machine or pod, and only functions of clients
+    that name no tenant may use it: files outlive their exchange. pool: like own, but for a pool that alone uses
     /dev/shm, as in a container. If workers share it, all functions may use it, and when the last running exchange of an
     owner ends, the pool removes files that are neither open nor mapped. machine: all functions use /dev/shm of the
     machine; files stay until someone removes them. Set it to pool in a container, to machine if functions exchange
@@ -363,7 +362,7 @@ class PoolOptions(ServiceOptions, total=False):
     """Maximum size of each file that a worker or a process of its function writes, also in /dev/shm; beyond it a write
     fails with the error File too large.
 
-    Raise it if an error names that. [bytes]
+    Raise it if functions report this error. [bytes]
     """
 
     worker_descriptors: int
@@ -405,8 +404,8 @@ class WriterOptions(ServiceOptions, total=False):
     max_open_files: int
     """Maximum number of open files.
 
-    Further ones are refused with RESOURCE_EXHAUSTED and a retry hint. Raise it for many small files, with the memory
-    for them. With 80 files or more, an eightieth is kept for each of ten tenants. [files]
+    Further files are refused with RESOURCE_EXHAUSTED and a retry hint. Raise it, and the memory, for many small files.
+    With 80 files or more, an eightieth is kept for each of ten tenants. [files]
     """
 
     max_batch_bytes: int
@@ -427,15 +426,15 @@ class WriterOptions(ServiceOptions, total=False):
     encoder: Literal["auto", "cpu", "gpu"]
     """Where files are encoded.
 
-    `auto` uses a GPU, if there is one, for files that it is expected to encode sooner than the CPU. `gpu` uses it for
-    every file that it can encode, and refuses to start without one. `cpu` does not look for one. Set it to `gpu` to
-    notice a missing driver, or to spare the CPU. Each receipt says why a file was encoded where it was.
+    `auto`: on a GPU, if there is one and it will probably finish the file before the CPU. `gpu`: on the GPU, if it can
+    encode the file; without a GPU the writer does not start. `cpu`: on the CPU. Set it to `gpu` to notice a missing
+    driver, or to spare the CPU. Each receipt says why a file was encoded where it was.
     """
 
     gpu_memory_bytes: int
     """Maximum GPU memory that the writer uses.
 
-    Set it if other programs use the same GPU. 0 is 80 % of what is free when the writer starts. [bytes]
+    Set it if other programs use the same GPU. 0: 80 % of the memory that is free when the writer starts. [bytes]
     """
 
     sync_files: bool

@@ -17,7 +17,7 @@ object UpdraftConf
       unset =
         "Over a Unix socket, large batches pass through shared memory. At a loopback address they do so if the pool runs as " +
           "the same user and listens on that address or on a Unix socket. `grpc+tcp://` instead of `grpc://` keeps them " +
-          "in the connection. Without an endpoint the extension does nothing.",
+          "in the connection. If no endpoint is set, Python UDFs stay on stock Spark.",
       queued =
         " Time in the pool's queue does not count: a queued task waits for a worker until `deadline`."
     ) {
@@ -66,8 +66,8 @@ object UpdraftConf
 
   val deadline: ConfigEntry[Long] = ConfigEntry(
     Peer.POOL.setting(Setting.DEADLINE),
-    "Fail a task whose exchange with the pool has taken longer than this, waiting in the pool's queue included. Set " +
-      "it to bound how long a job may wait for workers. 0: no limit.",
+    "Time limit for an exchange with the pool, including the wait in the pool's queue. If an exchange takes longer, its " +
+      "task fails. Set it to limit how long a job may wait for workers. 0: no limit.",
     Values.milliseconds(least = 0),
     Some(Values.text(defaults.deadline))
   )
@@ -83,7 +83,7 @@ object UpdraftConf
   val batchBytes: ConfigEntry[Long] = ConfigEntry(
     prefix + "batchBytes",
     "Target size of a batch of arguments. Raise it if functions are fast and the network is far. Batches that take a " +
-      "function longer than 50 ms get smaller by themselves. Batches are whole multiples of `spark.sql.execution.arrow.maxRecordsPerBatch` rows, and the " +
+      "function longer than 50 ms become smaller automatically. Batches are whole multiples of `spark.sql.execution.arrow.maxRecordsPerBatch` rows, and the " +
       "function sees that many rows at once, as on stock Spark.",
     Values.bytes(least = 1L << 10, most = 1L << 30),
     Some("1m")
@@ -112,8 +112,8 @@ object UpdraftConf
   val callOncePerValue: ConfigEntry[String] = ConfigEntry(
     prefix + "callOncePerValue",
     "Call a deterministic function that sees one row at a time once for each combination of its arguments' values in a " +
-      "task, and repeat the result. `on`: for every such function. `auto`: a task stops when few values repeat. `off`: " +
-      "call it for every row. Set it to `auto` or `on` if functions are slow and their arguments repeat; side effects " +
+      "task, and repeat the result. `on`: do so for every such function. `auto`: do so until a task finds that few " +
+      "values repeat. `off`: call the function for every row. Set it to `auto` or `on` if functions are slow and their arguments repeat; side effects " +
       "of a function then happen once for a value, not for every row. " +
       "[When it pays](../guides/repeated-values.md).",
     Values.choice("off", "on", "auto"),
@@ -123,9 +123,9 @@ object UpdraftConf
   val signingKeyFile: ConfigEntry[String] = ConfigEntry(
     prefix + "signingKeyFile",
     "PEM file with the Ed25519 key with which the driver signs session functions, as `openssl genpkey -algorithm " +
-      "ed25519` writes it (PKCS 8). Set it for a pool that asks for signatures: it refuses unsigned functions. Only the " +
-      "driver reads the file, for each query and for each stage, so you can replace the key without a restart: rename a " +
-      "new file to it. Keep it from the executors: whoever has it runs code on every pool that trusts it.",
+      "ed25519` writes it (PKCS 8). Set it for a pool that refuses unsigned functions. Only the driver reads the file, " +
+      "for each query and for each stage, so you can replace the key without a restart: rename a new file to this " +
+      "name. Keep the file from the executors: anyone who has the key can run code on every pool that trusts the key.",
     Values.path
   )
 

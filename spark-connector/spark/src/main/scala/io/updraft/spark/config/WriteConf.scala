@@ -61,17 +61,17 @@ object WriteConf
 
   val smallWriteBytes: ConfigEntry[Long] = ConfigEntry(
     prefix + "smallWriteBytes",
-    "Planned size below which a write of a table (`tables`) is left to the table format's own writer, because the writer " +
-      "would make it no faster. It is Spark's estimate of the rows' size. A query that Spark cannot estimate uses the " +
-      "writer. Set it to 0, so that every write uses the writer, if executors must not store files of the table.",
+    "Size below which the table format's own writer writes a table (`tables`), because a small write does not become " +
+      "faster with the writer. It is compared with Spark's estimate of the rows' size. A query without an estimate uses " +
+      "the writer. Set it to 0, so that every write uses the writer, if executors must not store files of the table.",
     Values.bytes(least = 0, most = 1L << 40),
     Some("1m")
   )
 
   val fallback: ConfigEntry[String] = ConfigEntry(
     prefix + "fallback",
-    "What to do with a write that the writer cannot take. `fail`: the write fails; if the writer is only full, the write " +
-      "waits. `local`: the driver asks the writer before each write. If the answer is no, Spark's own writer writes the " +
+    "What happens if the writer refuses a write. `fail`: the write fails; if the writer is only full, the write waits. " +
+      "`local`: the driver asks the writer before each write. If the answer is no, Spark's own writer writes the " +
       "files, and the log gives the reason. Set it to `local` for jobs that have to run even if the writer is down. The " +
       "answer is no if the writer refuses the token, the path or this version of the protocol. It is also no if, when " +
       "`connectTimeout` has passed, the writer still does not answer, is draining or has too many open files. If the " +
