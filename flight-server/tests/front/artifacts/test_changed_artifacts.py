@@ -2,6 +2,7 @@
 """If no kernel feature keeps workers from writing, the pool detects their changes before it hands a file on."""
 
 import hashlib
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from artifact_clients import MODULE, VALUE, Fixture, artifact, fixture, member, 
 from front_harness import Running
 
 from updraft.v1.exchange_pb2 import Artifact
+from updraft_server.front.artifacts import originals
 from updraft_server.front.artifacts.needs import ArtifactKey, Form
 from updraft_server.front.artifacts.originals import Original, original
 
@@ -206,3 +208,22 @@ def test_a_link_is_no_cover_for_a_change(tmp_path: Path) -> None:
     rewrite(tmp_path / "f")
     file.linked(lambda: os.link(tmp_path / "f", tmp_path / "g"))
     assert not file.still()
+
+
+@pytest.mark.parametrize(("links", "is_intact"), [(1, True), (100, False)])
+def test_a_link_that_is_made_during_the_comparison_is_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: int, is_intact: bool
+) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(VALUE)
+    file = original(ArtifactKey(hashlib.sha256(VALUE).digest(), len(VALUE), Form.FILE), path)
+    (tmp_path / "set").hardlink_to(path)
+    compare, names = originals._digest, (tmp_path / f"set-{number}" for number in range(links))
+
+    def compare_while_the_front_links(compared: Path) -> bytes:
+        for name in itertools.islice(names, 1):
+            name.hardlink_to(path)
+        return compare(compared)
+
+    monkeypatch.setattr(originals, "_digest", compare_while_the_front_links)
+    assert file.still() is is_intact

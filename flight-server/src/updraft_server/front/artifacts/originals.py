@@ -27,6 +27,8 @@ from updraft_server.front.artifacts.threads import remove
 _CACHE = "__pycache__"
 _GONE = (FileNotFoundError,)
 _READ_BYTES = 1024 * 1024
+_COMPARISONS = 5
+"""How often a file's bytes are compared if its state changes meanwhile, as when the front makes or removes a link."""
 _SECONDS_BETWEEN_LOOKS = 100
 """How many seconds pass before a tree is checked again, for each second that the last check took."""
 
@@ -65,16 +67,17 @@ class _File:
         self._state = _state(path)
 
     def still(self) -> bool:
-        try:
-            state = _state(self._path)
-            if state == self._state:
-                return True
-            if _digest(self._path) != self._sha256 or _state(self._path) != state:
-                return False
-        except OSError:
-            return False
-        self._state = state
-        return True
+        with contextlib.suppress(OSError):
+            for _ in range(_COMPARISONS):
+                state = _state(self._path)
+                if state == self._state:
+                    return True
+                if _digest(self._path) != self._sha256:
+                    return False
+                if _state(self._path) == state:
+                    self._state = state
+                    return True
+        return False
 
     def linked(self, link: Callable[[], None]) -> None:
         unchanged = _state(self._path) == self._state
