@@ -22,7 +22,7 @@ def main() -> None:
     # that are forked later is hidden from the start.
     hide_memory()
     adopt_orphans()
-    # Import this only now, because the import is slow.
+    # This import is slow, so it comes last: the steps above must not wait for it.
     from updraft_server.zygote.loading import load_and_serve
 
     load_and_serve(score)

@@ -176,8 +176,8 @@ class HeldWorkers:
     def claim(self, front: socket.socket, names: Sequence[str], *, is_successor: bool) -> Sequence[str]:
         """Assign these workers to the front, unless they belong to a front. Return the ids of workers that are gone."""
         if is_successor and not self._held.keys() >= set(names):
-            # The predecessor retired before the front connected to this zygote, so the predecessor forks no more
-            # workers. Adopt all workers that it has left.
+            # The predecessor retired before the front connected to this zygote. A retired zygote forks no more workers,
+            # so adopt all workers that the predecessor left behind.
             self._adopt()
         known = [self._held[name] for name in names if name in self._held]
         for worker in known:

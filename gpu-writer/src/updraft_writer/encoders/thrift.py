@@ -34,7 +34,7 @@ class Reader:
         self.at += 1
 
     def skip(self, kind: int) -> None:
-        """Move past a value. The kind of a boolean field contains the value."""
+        """Move past a value of this kind. A boolean has no bytes to skip: its kind is TRUE or FALSE."""
         if kind in (I16, I32, I64):
             while self.data[self.at] & 0x80:
                 self.at += 1

@@ -35,8 +35,8 @@ _LOOKS_TO_ALL = 40
 # worker's clock does not run.
 _LATE_SECONDS = 1.0
 _IMPORTS_SECONDS = 30.0
-# Time for which a client may leave its worker unused if other tenants need it. Tasks may compute for minutes between
-# batches, so only a tenant with at least its share of the workers loses one, and only if another tenant waits.
+# A worker that its client has left unused for this long can go to another tenant that waits. A task may compute for
+# minutes between two batches, so the pool takes such workers only from a tenant with at least its share of the workers.
 _UNUSED_WORKER_SECONDS = 120.0
 # A second of use makes up for this many seconds without use. So a client that uses its worker for less than a tenth of
 # the time loses the worker in the end, however evenly the client spreads its batches.

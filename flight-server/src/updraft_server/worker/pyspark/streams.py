@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacements for the socket of PySpark's worker, for functions over Arrow batches, with or without groups.
+"""Streams that PySpark's worker uses instead of its socket, for functions over Arrow batches, with or without groups.
 
-Every Arrow serializer of PySpark reads and writes through `ArrowStreamSerializer.load_stream` and `.dump_stream`.
-`install` replaces these two methods. The new methods recognise an `ArrowStream`, and pass validated record batches
-through without copying them. For any other stream, they call PySpark's methods. PySpark's worker still reads the init
-message and writes the trailer as bytes, through `read` and `write`.
+PySpark's Arrow serializers read and write batches through `ArrowStreamSerializer.load_stream` and `.dump_stream`.
+`install` replaces these two methods. Given an `ArrowStream`, the new methods pass its validated record batches through
+without copying them; given any other stream, they call PySpark's methods. The init message and the trailer still pass
+as bytes, through the `read` and `write` of the `ArrowStream`.
 """
 
 import functools

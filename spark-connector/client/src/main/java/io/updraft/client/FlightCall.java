@@ -23,8 +23,8 @@ import org.apache.arrow.memory.OutOfMemoryException;
  */
 abstract class FlightCall implements CallCore.Call {
   /**
-   * Interval of the check whether this side was silent. Services end calls that are silent for too
-   * long.
+   * How often to check whether this side has to send a keepalive. Services end a call if the client
+   * is silent for too long.
    */
   private static final long LOOK_SECONDS = 1;
 

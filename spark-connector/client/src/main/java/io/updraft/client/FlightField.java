@@ -30,12 +30,12 @@ enum FlightField {
     return null;
   }
 
-  /** Return the size of the tag, the length and the content in bytes; zero for an absent field. */
+  /** Return the number of bytes of the whole field: tag, length and content. Zero if absent. */
   int sizeBytes(int lengthBytes) {
     return lengthBytes == 0 ? 0 : startBytes(lengthBytes) + lengthBytes;
   }
 
-  /** Return the size of the tag and the length in bytes. */
+  /** Return the number of bytes that the tag and the length take up, without the content. */
   int startBytes(int lengthBytes) {
     return CodedOutputStream.computeUInt32SizeNoTag(tag)
         + CodedOutputStream.computeUInt32SizeNoTag(lengthBytes);

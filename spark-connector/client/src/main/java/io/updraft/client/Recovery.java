@@ -165,7 +165,8 @@ final class Recovery {
   private Decision acquireAgain(
       Failure failure, Reachability reach, OptionalLong hint, long nowNanos) {
     if (failure.kind() == ErrorKind.ERROR_KIND_POOL_BUSY && mayTryElsewhere()) {
-      // Take nothing from the retry budget, because an exchange does this at most twice.
+      // Moving on from a busy pod takes nothing from the retry budget, because the number of such
+      // moves in a row is limited.
       busyPods++;
       return new Decision.Again(Duration.ZERO);
     }

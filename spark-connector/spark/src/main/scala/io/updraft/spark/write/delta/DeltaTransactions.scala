@@ -30,8 +30,8 @@ final class DeltaTransactions extends TransactionExecutionObserver {
     if (WriteConf.writesTables(SparkInternals.conf(SparkSession.active), "delta"))
       try new FormatTransaction(begun, DeltaTransactions.Hooks)
       catch {
-        // The classes of this build of Delta differ from those of the release with the same
-        // version.
+        // This application's Delta has a supported version, but its classes differ from those of
+        // the public release.
         case error: LinkageError =>
           DeltaTransactions.log.warn(
             s"delta: Delta's own writer makes data files, because of $error"
