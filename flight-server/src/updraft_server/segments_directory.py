@@ -19,7 +19,8 @@ _NETWORK = Path("/proc/self/ns/net")
 def segments_directory(listen: TcpAddress | None, listen_unix: Path | None) -> Path | None:
     """Return the directory for the front that listens on these addresses.
 
-    Return None if only clients on other machines can connect, or if this machine has no directory in memory.
+    Return None if the front listens neither on a Unix socket nor on a loopback address, or if it needs /dev/shm and
+    cannot write there.
     """
     if listen_unix is not None:
         socket = listen_unix.absolute()

@@ -110,7 +110,8 @@ public final class TaskExchange implements AutoCloseable {
       if (helpers.isEmpty()) {
         main.send(batch, rows, groups);
       } else if (isFailing()) {
-        // The task fails after it has taken the replies to earlier batches.
+        // The main exchange has failed. Drop the batch without an error: the task first takes the
+        // replies to earlier batches, and then it fails.
         batch.close();
         return;
       } else {
