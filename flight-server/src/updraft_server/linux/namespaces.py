@@ -51,13 +51,13 @@ def enter_user_namespace_to_mount() -> bool:
 
 
 def new_memory(limit_bytes: int) -> int:
-    """Return the descriptor of a new, empty directory in memory that is not mounted yet; raises OSError."""
+    """Return the descriptor of a new, empty tmpfs that is not mounted yet; raises OSError."""
     options = {"mode": "1777", "size": str(limit_bytes), "nr_inodes": str(_MOST_FILES)}
     return _new_file_system("tmpfs", options, _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV)
 
 
 def mount_memory(memory: int, path: str) -> None:
-    """Mount a directory from `new_memory` over `path`, for this process and its children only; raises OSError."""
+    """Mount a tmpfs from `new_memory` over `path`, for this process and its children only; raises OSError."""
     _mount_for_oneself(memory, path)
 
 
