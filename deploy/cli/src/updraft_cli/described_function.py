@@ -149,7 +149,7 @@ def _all(functions: Sequence[FunctionDescription]) -> list[DescribedFunction]:
 
 
 def _sql_name(name: str, version: str) -> str:
-    """Return the function's name in the catalog `updraft`. If it has a version, `@version` follows the name's last part."""
+    """Return the function's name in the catalog `updraft`. A version follows the name's last part, after `@`."""
     *namespaces, last = name.split(".")
     if version:
         last = f"`{last}@{version}`"
