@@ -112,7 +112,7 @@ def _artifacts(told_bytes: int, runtime: Path) -> Artifacts:
     # Unlike rglob, os.walk skips directories that disappear because the pool is removing them.
     stores = [Path(path) for path, _, _ in os.walk(runtime) if Path(path).name == "artifacts"]
     listed = {Path(path): folders + files for store in stores for path, folders, files in os.walk(store)}
-    passing = sum(len(listed[store / name]) for store in stores for name in ("arriving", "trash"))
+    passing = sum(len(listed.get(store / name, [])) for store in stores for name in ("arriving", "trash"))
     paths = [folder / name for folder, names in listed.items() for name in names]
     stored = [path for path in paths if path.is_file() and not path.is_symlink()]
     return Artifacts(told_bytes, sum(path.lstat().st_size for path in stored), passing)

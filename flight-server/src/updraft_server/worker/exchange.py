@@ -241,7 +241,9 @@ class Exchange:
         self._rows_replied += batch.num_rows
         view = memoryview(message)
         header_end = _IPC_PREFIX_BYTES + int.from_bytes(view[4:_IPC_PREFIX_BYTES], "little")
-        metadata = exchange_pb2.ReplyMetadata(consumed=self.consumed, sequence=sequence, row_ends=row_ends)
+        metadata = exchange_pb2.ReplyMetadata(
+            consumed=self.consumed, sequence=sequence, row_ends=row_ends, has_accumulators=self.has_accumulators()
+        )
         self.clock.pause()
         rest = self._send_parts(view[header_end:]) if message.size > self.max_reply_batch_bytes else view[header_end:]
         self._send(metadata, view[_IPC_PREFIX_BYTES:header_end], rest)

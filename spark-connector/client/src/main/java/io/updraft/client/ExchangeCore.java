@@ -88,9 +88,9 @@ final class ExchangeCore extends CallCore {
     return log.answered() > 0;
   }
 
-  /** Return whether the loss of the worker would lose updates of accumulators. */
+  /** Return whether the worker has updates of accumulators that a failed exchange would lose. */
   boolean expectsUpdates() {
-    return report == null && log.hasUnreportedUpdates();
+    return log.hasUnreportedUpdates();
   }
 
   void reportRoom() {
@@ -324,6 +324,7 @@ final class ExchangeCore extends CallCore {
 
   private void takeBatch(Call from, ReplyEvent.Batch batch) throws MalformedReplyException {
     long number = batch.sequence();
+    log.expectUpdates(batch.hasAccumulators());
     if (log.oneToOne()) {
       number += base;
       try {

@@ -52,8 +52,13 @@ sealed interface ReplyEvent {
   /** Log lines of the function for the session. */
   record Logged(List<String> lines) implements ReplyEvent {}
 
-  /** Batch of results, owned by the holder of the event. */
-  record Batch(long sequence, ArrowRecordBatch batch, int[] rowEnds) implements ReplyEvent {
+  /**
+   * Batch of results, owned by the holder of the event.
+   *
+   * @param hasAccumulators as in {@link SchemaKnown}: a function may load accumulators at any batch
+   */
+  record Batch(long sequence, ArrowRecordBatch batch, int[] rowEnds, boolean hasAccumulators)
+      implements ReplyEvent {
     @Override
     public void drop() {
       batch.close();

@@ -193,7 +193,7 @@ final class ReplyProtocol implements AutoCloseable {
     }
     batches = sequence;
     rows += batch.getLength();
-    return new ReplyEvent.Batch(sequence, batch, rowEnds);
+    return new ReplyEvent.Batch(sequence, batch, rowEnds, metadata.getHasAccumulators());
   }
 
   private ArrowRecordBatch read(IncomingMessage message) throws MalformedReplyException {

@@ -80,7 +80,7 @@ final class RequestLog implements AutoCloseable {
     if (hasUnreportedUpdates()) {
       return failure.withMessage(
           failure.message()
-              + "; not replayed: the function has accumulators, and the updates of the answered batches are lost");
+              + "; not replayed: the function has accumulators or a profiler, and the updates of the answered batches are lost");
     }
     if (forgottenBytes == 0) {
       return failure;

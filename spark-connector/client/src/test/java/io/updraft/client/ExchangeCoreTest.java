@@ -57,7 +57,7 @@ final class ExchangeCoreTest {
   }
 
   private static ReplyEvent.Batch answer(long sequence) {
-    return new ReplyEvent.Batch(sequence, SingleBatch.unowned(ROWS), new int[0]);
+    return new ReplyEvent.Batch(sequence, SingleBatch.unowned(ROWS), new int[0], false);
   }
 
   private static ReplyEvent failed(ErrorKind kind) {
@@ -136,7 +136,20 @@ final class ExchangeCoreTest {
     assertEquals(1, with.next().reply().sequence());
     ExchangeException failure = assertThrows(ExchangeException.class, with::next);
     assertEquals(ErrorKind.ERROR_KIND_WORKER, failure.kind());
-    assertTrue(failure.getMessage().contains("not replayed: the function has accumulators"));
+    assertTrue(
+        failure.getMessage().contains("not replayed: the function has accumulators or a profiler"));
+  }
+
+  @Test
+  void a_function_may_load_accumulators_after_its_first_batch() throws Exception {
+    ExchangeCore core = answeredOnce(opened(Replay.REPLAY), false);
+    admit(core, ROWS);
+    assertNotNull(core.nextToSend());
+    ReplyEvent second = new ReplyEvent.Batch(2, SingleBatch.unowned(ROWS), new int[0], true);
+    core.onEvent(core.call(), second, 2, 0, 0);
+    core.onEvent(core.call(), failed(ErrorKind.ERROR_KIND_WORKER), 2, 0, 0);
+    core.onClosed(core.call(), Status.ABORTED, new Metadata(), 0);
+    assertFalse(core.isRecoveryDue(0));
   }
 
   @Test

@@ -57,7 +57,7 @@ final class ReplayFromTheStartTest {
   }
 
   private static ReplyEvent.Batch result(long sequence) {
-    return new ReplyEvent.Batch(sequence, SingleBatch.unowned(ROWS), new int[0]);
+    return new ReplyEvent.Batch(sequence, SingleBatch.unowned(ROWS), new int[0], false);
   }
 
   @ParameterizedTest
