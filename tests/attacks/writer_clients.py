@@ -45,7 +45,7 @@ _MOST = (1 << 64) - 1
 
 
 def _odd(number: int) -> Any:
-    """Return a number that is no value of the enum."""
+    """Return a number that the enum does not define."""
     return number
 
 

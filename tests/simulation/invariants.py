@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Longest time for which a pod may leave a worker idle while an exchange that it could serve waits. A pod may first have
 # to start another worker, because a worker serves one owner.
 IDLE_BESIDE_A_WAITER_SECONDS = 10.0
-# The same limit for a pod that meanwhile gives workers to other exchanges.
+# The same limit, if the pod gives workers to other exchanges during the wait.
 LONGEST_IDLE_BESIDE_A_WAITER_SECONDS = 60.0
 # Longest time that an exchange may wait for a worker, whatever breaks. All exchanges of a run together need less time.
 LONGEST_WAIT_SECONDS = 600.0

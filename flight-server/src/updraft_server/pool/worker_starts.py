@@ -116,7 +116,7 @@ class WorkerStarts:
             if worker.state is WorkerState.STARTING:
                 worker.state = WorkerState.FRESH
         else:
-            # If the zygote was lost, this is no failure of a worker: the next zygote may start workers.
+            # A lost zygote does not count as a failed start: the next zygote may start workers.
             if not isinstance(error, ZygoteLostError):
                 self._pace.failed()
             self.last_failure = str(error)

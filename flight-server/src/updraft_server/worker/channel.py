@@ -116,7 +116,7 @@ class Channel:
             return
 
     def leave(self) -> NoReturn:
-        """Exit at once: without a front there is no work, and user code must not notice that the front is gone."""
+        """Exit at once, because only the front assigns work. User code must not notice that the front is gone."""
         os._exit(EXIT_FRONT_GONE)
 
     def _fill(self, pieces: list[memoryview]) -> None:

@@ -202,7 +202,7 @@ class Zygote:
             if time.monotonic() >= give_up_seconds:
                 return
             self._turn()
-            # No front is left to report to, but this call also sweeps shared memory.
+            # This call reports to nobody, because all fronts have ended, but it also sweeps shared memory.
             self._tell_ends(is_anything_left=False)
 
     def _end_strays(self) -> bool:

@@ -27,8 +27,8 @@ object GroupedRows {
   }
 
   /** Grouping in memory. It reads all rows and copies each row to the memory of the row's group.
-    * That costs less than a sort. If the rows do not fit into memory, Spark sorts the remaining
-    * rows and spills to disk.
+    * This takes less time than a sort. If the rows do not fit into memory, Spark sorts the
+    * remaining rows and spills to disk.
     *
     * @param sort
     *   sort of the child's rows by the keys
